@@ -1,1 +1,2 @@
-//! placeholder
+//! What the proofs share.
+pub mod layout;
