@@ -3,6 +3,7 @@
 use core::marker::PhantomData;
 
 use crate::flags::MemFlags;
+use crate::list::List;
 use crate::node::NodeId;
 
 /// What an address belongs to (`HSA_POINTER_TYPE`).
@@ -66,25 +67,59 @@ impl PointerInfo<'_> {
     };
 }
 
-/// A list of node ids inside a snapshot.
+/// Node ids, in the order of the call that set them.
 ///
-/// One word: a pointer to a header (the length) followed by the ids, or null for the empty list. It stays readable for
-/// as long as the guard it came from, and longer (see [`NodeList::as_ptr`]).
-#[derive(Clone, Copy, Debug)]
+/// Readable for as long as the guard it came from. A C caller keeps [`NodeList::as_ptr`] longer: it stays what it was
+/// until that object's registration or mapping changes, and keeps its bytes for
+/// [`KEEP_EPOCHS`](crate::list::KEEP_EPOCHS) further grace periods and
+/// [`KEEP_PUBLISHES`](crate::list::KEEP_PUBLISHES) further publishes after that.
+#[derive(Clone, Copy)]
 pub struct NodeList<'g> {
-    header: *const ListHeader,
+    list: List,
     guard: PhantomData<&'g ()>,
-}
-
-/// What stands before the ids.
-#[repr(C)]
-#[derive(Debug)]
-pub(crate) struct ListHeader {
-    /// How many ids follow. Written once, before the list is published.
-    pub(crate) len: u32,
 }
 
 impl<'g> NodeList<'g> {
     /// No nodes.
-    pub const EMPTY: NodeList<'static> = NodeList { header: core::ptr::null(), guard: PhantomData };
+    pub const EMPTY: NodeList<'static> = NodeList { list: List::EMPTY, guard: PhantomData };
+
+    /// The caller's `'g` must be that of a guard that keeps the version alive which `list` was read from.
+    #[inline]
+    pub(crate) fn new(list: List) -> NodeList<'g> {
+        NodeList { list, guard: PhantomData }
+    }
+
+    /// How many nodes.
+    #[inline]
+    pub fn len(self) -> usize {
+        self.list.len()
+    }
+
+    /// Whether there are none.
+    #[inline]
+    pub fn is_empty(self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// The ids as C sees them: null when empty.
+    #[inline]
+    pub fn as_ptr(self) -> *const u32 {
+        self.list.ids_ptr()
+    }
+
+    /// The ids as numbers.
+    pub fn ids(self) -> &'g [u32] {
+        self.list.ids()
+    }
+
+    /// The nodes.
+    pub fn iter(self) -> impl ExactSizeIterator<Item = NodeId> + 'g {
+        self.ids().iter().map(|id| NodeId(*id))
+    }
+}
+
+impl core::fmt::Debug for NodeList<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        self.ids().fmt(f)
+    }
 }

@@ -1,0 +1,55 @@
+//! Reclamation: when may the writer reuse what it retired? A [`Domain`] knows which readers may still look at it.
+//!
+//! Readers *enter* before they load the root and *leave* when they are done with everything they found. The writer
+//! publishes, then asks for a grace period ([`Grace::begin`]); once that has *passed*, every reader that could have
+//! loaded an older root has left. Nothing is freed per node and nothing is ever freed by a reader.
+//!
+//! | domain | entering | the writer pays | for |
+//! |---|---|---|---|
+//! | [`Crossbeam`](crossbeam::Crossbeam) (default, needs `alloc`) | lock-free to open, wait-free to repin | an epoch of crossbeam-epoch | Rust sessions |
+//! | [`Slots`](slots::Slots) | wait-free: one plain store to the reader's own line | a barrier on all threads | the C interface, no allocator |
+
+#[cfg(feature = "alloc")]
+pub mod crossbeam;
+pub mod slots;
+
+/// Keeps track of readers.
+///
+/// # Safety
+/// Once [`Grace::passed`] says so for a period, no reader that entered before the period began is still inside; and a
+/// reader that enters later sees every store made before it began.
+pub unsafe trait Domain: Sync {
+    /// A reader's place in the domain, one per thread.
+    type Local<'d>
+    where
+        Self: 'd;
+    /// Proof of being inside.
+    type Guard<'l>
+    where
+        Self: 'l;
+    /// The writer's side.
+    type Grace<'d>: Grace
+    where
+        Self: 'd;
+
+    /// Takes a place; `None` when there is none left.
+    fn join(&self) -> Option<Self::Local<'_>>;
+
+    /// Goes inside.
+    fn enter<'l>(local: &'l mut Self::Local<'_>) -> Self::Guard<'l>;
+
+    /// Leaves and enters again, so that a long-held guard does not hold memory back. Wait-free.
+    fn refresh(guard: &mut Self::Guard<'_>);
+
+    /// The writer's side; one per domain at a time.
+    fn grace(&self) -> Self::Grace<'_>;
+}
+
+/// The writer's side of a domain.
+pub trait Grace {
+    /// Starts a grace period and names it. Names grow.
+    fn begin(&mut self) -> usize;
+
+    /// Whether the period has passed. Never waits.
+    fn passed(&mut self, period: usize) -> bool;
+}

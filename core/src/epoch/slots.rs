@@ -1,0 +1,263 @@
+//! A domain of fixed reader slots: no allocator, no destructor, no loop on the reader's side.
+//!
+//! Entering is one plain store of the current epoch to the reader's own line, leaving is another. The price of making
+//! that store visible in time is the writer's: a heavy [`Barrier`] per grace period, not a fence per read.
+//!
+//! # Why it works
+//! A reader stores its slot (S), then loads the root (L). The writer stores the root (P), passes the heavy barrier,
+//! stores the next epoch `p` (E), and later looks at the slots. The barrier pair says: either S is visible to the
+//! writer's looks, or L sees P.
+//!
+//! * L saw an older root: so S is visible. Its epoch is below `p`, for a reader that had loaded `p` or more (Acquire,
+//!   from E, Release) would have seen P. The writer finds it and waits, until it finds the slot left or entered anew
+//!   (Release stores, read by Acquire: all the reader's loads come before whatever the writer does next).
+//! * L saw the new root: it holds nothing of the old one, and whatever its slot says can only make the writer wait.
+//!
+//! | line | order | pairs with | protects |
+//! |---|---|---|---|
+//! | `enter`: epoch load | Acquire | `begin`: epoch store, Release | a reader of epoch `p` sees what was published before `p` |
+//! | `enter`, `leave`: slot store | Release | `passed`: slot load, Acquire | reads before reuse |
+//! | `enter`: light barrier | - | `begin`: heavy barrier | slot store against root load |
+//! | `claim`, `release`: owner | AcqRel / Release | each other | one thread per slot |
+
+use core::marker::PhantomData;
+use core::sync::atomic::{AtomicUsize, Ordering, compiler_fence, fence};
+
+use super::{Domain, Grace};
+
+/// The two halves of an asymmetric fence.
+///
+/// # Safety
+/// A store before [`Barrier::light`] on one thread and a store before [`Barrier::heavy`] on another: at least one of the
+/// two threads sees the other's store in its loads after its barrier.
+pub unsafe trait Barrier: Sync {
+    /// The reader's half, on every entry.
+    fn light(&self);
+    /// The writer's half, once per grace period.
+    fn heavy(&self);
+}
+
+/// Both halves are full fences: right everywhere, and what a reader pays without help from the kernel.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Fences;
+
+// SAFETY: two sequentially consistent fences order the stores before them against the loads after them.
+unsafe impl Barrier for Fences {
+    #[inline(always)]
+    fn light(&self) {
+        fence(Ordering::SeqCst);
+    }
+
+    fn heavy(&self) {
+        fence(Ordering::SeqCst);
+    }
+}
+
+/// For one core: readers are interrupt handlers of the core that writes, which see its stores in program order.
+#[derive(Clone, Copy, Debug)]
+pub struct SingleCore(());
+
+impl SingleCore {
+    /// # Safety
+    /// All readers and the writer run on one core.
+    pub const unsafe fn new() -> SingleCore {
+        SingleCore(())
+    }
+}
+
+// SAFETY: on one core (`new`'s contract) every store is seen by whatever runs next; only the compiler could reorder.
+unsafe impl Barrier for SingleCore {
+    #[inline(always)]
+    fn light(&self) {
+        compiler_fence(Ordering::SeqCst);
+    }
+
+    fn heavy(&self) {
+        compiler_fence(Ordering::SeqCst);
+    }
+}
+
+/// One reader's line. Two lines apart, since cores fetch lines in pairs.
+#[derive(Debug)]
+#[repr(align(128))]
+pub struct Slot {
+    /// 0 while outside, else the epoch it entered in.
+    active: AtomicUsize,
+    /// 0 while free, else whoever claimed it.
+    owner: AtomicUsize,
+}
+
+impl Slot {
+    const FREE: Slot = Slot { active: AtomicUsize::new(0), owner: AtomicUsize::new(0) };
+
+    /// Whether `owner` claimed it and it has not been taken away since (a fork wipes it).
+    #[inline(always)]
+    pub fn is_owned_by(&self, owner: usize) -> bool {
+        // Relaxed: a thread asks about its own store.
+        self.owner.load(Ordering::Relaxed) == owner
+    }
+}
+
+/// Readers tracked by `N` slots.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Slots<const N: usize, B> {
+    /// Counts grace periods from 1; 0 before the first use.
+    epoch: AtomicUsize,
+    /// Slots ever claimed are below this: as far as the writer looks.
+    used: AtomicUsize,
+    barrier: B,
+    slots: [Slot; N],
+}
+
+impl<const N: usize, B: Barrier> Slots<N, B> {
+    /// A domain without readers; fit for a `static`.
+    pub const fn new(barrier: B) -> Slots<N, B> {
+        Slots { epoch: AtomicUsize::new(1), used: AtomicUsize::new(0), barrier, slots: [Slot::FREE; N] }
+    }
+
+    /// The barrier.
+    pub fn barrier(&self) -> &B {
+        &self.barrier
+    }
+
+    /// Claims a slot for `owner` (not 0), which must be one thread's own number; `None` when all are taken.
+    #[cold]
+    pub fn claim(&self, owner: usize) -> Option<&Slot> {
+        let free = |slot: &&Slot| slot.owner.compare_exchange(0, owner, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        let (position, slot) = self.slots.iter().enumerate().find(|(_, slot)| free(slot))?;
+        // Before the first entry, hence ordered for the writer by the same barrier.
+        self.used.fetch_max(position + 1, Ordering::AcqRel);
+        Some(slot)
+    }
+
+    /// Gives a slot back, if `owner` still has it.
+    pub fn release(&self, slot: &Slot, owner: usize) {
+        if slot.is_owned_by(owner) {
+            slot.active.store(0, Ordering::Release);
+            slot.owner.store(0, Ordering::Release);
+        }
+    }
+
+    /// Goes inside. Wait-free: a load, a compare and a store. Entries of one slot nest, last in first out: an inner one
+    /// keeps the older epoch, which protects no less.
+    ///
+    /// # Safety
+    /// Only the thread that claimed `slot` may be here (or its signal handlers), and guards of one slot are dropped in
+    /// the reverse order of their making.
+    #[inline(always)]
+    pub unsafe fn enter_slot<'d>(&'d self, slot: &'d Slot) -> Inside<'d> {
+        let before = slot.active.load(Ordering::Relaxed);
+        if before == 0 {
+            slot.active.store(self.epoch.load(Ordering::Acquire), Ordering::Release);
+            self.barrier.light();
+        }
+        Inside { slot, before }
+    }
+}
+
+/// Being inside; dropping it leaves.
+#[derive(Debug)]
+pub struct Inside<'d> {
+    slot: &'d Slot,
+    before: usize,
+}
+
+impl Drop for Inside<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.slot.active.store(self.before, Ordering::Release);
+    }
+}
+
+/// A reader's claim on a slot; one thread at a time.
+#[derive(Debug)]
+pub struct Claim<'d, const N: usize, B: Barrier> {
+    domain: &'d Slots<N, B>,
+    slot: &'d Slot,
+    owner: usize,
+    /// Not `Sync`.
+    one_thread: PhantomData<core::cell::Cell<()>>,
+}
+
+impl<const N: usize, B: Barrier> Drop for Claim<'_, N, B> {
+    fn drop(&mut self) {
+        self.domain.release(self.slot, self.owner);
+    }
+}
+
+/// Being inside by a [`Claim`].
+#[derive(Debug)]
+pub struct Entered<'l, const N: usize, B: Barrier> {
+    domain: &'l Slots<N, B>,
+    inside: Inside<'l>,
+}
+
+// SAFETY: the module's essay is the proof; `enter` and `refresh` store the slot and pass the light barrier before their
+// caller loads the root, `begin` passes the heavy one after the writer stored it.
+unsafe impl<const N: usize, B: Barrier> Domain for Slots<N, B> {
+    type Local<'d>
+        = Claim<'d, N, B>
+    where
+        Self: 'd;
+    type Guard<'l>
+        = Entered<'l, N, B>
+    where
+        Self: 'l;
+    type Grace<'d>
+        = Periods<'d, N, B>
+    where
+        Self: 'd;
+
+    fn join(&self) -> Option<Claim<'_, N, B>> {
+        // Any number but 0 will do: this claim is told from others by the slot it holds.
+        let owner = core::ptr::from_ref(self).addr();
+        let slot = self.claim(owner)?;
+        Some(Claim { domain: self, slot, owner, one_thread: PhantomData })
+    }
+
+    #[inline(always)]
+    fn enter<'l>(local: &'l mut Claim<'_, N, B>) -> Entered<'l, N, B> {
+        let Claim { domain, slot, .. } = *local;
+        // SAFETY: the claim is not `Sync` and borrowed mutably by the guard: one thread, one guard at a time.
+        Entered { domain, inside: unsafe { domain.enter_slot(slot) } }
+    }
+
+    #[inline(always)]
+    fn refresh(guard: &mut Entered<'_, N, B>) {
+        if guard.inside.before == 0 {
+            guard.inside.slot.active.store(guard.domain.epoch.load(Ordering::Acquire), Ordering::Release);
+            guard.domain.barrier.light();
+        }
+    }
+
+    fn grace(&self) -> Periods<'_, N, B> {
+        // A wiped domain (fork) starts again at 1. Only the one writer stores the epoch.
+        let epoch = self.epoch.load(Ordering::Relaxed).max(1);
+        self.epoch.store(epoch, Ordering::Release);
+        Periods { domain: self }
+    }
+}
+
+/// The writer's side.
+#[derive(Debug)]
+pub struct Periods<'d, const N: usize, B: Barrier> {
+    domain: &'d Slots<N, B>,
+}
+
+impl<const N: usize, B: Barrier> Grace for Periods<'_, N, B> {
+    fn begin(&mut self) -> usize {
+        self.domain.barrier.heavy();
+        let period = self.domain.epoch.load(Ordering::Relaxed) + 1;
+        self.domain.epoch.store(period, Ordering::Release);
+        period
+    }
+
+    fn passed(&mut self, period: usize) -> bool {
+        let used = self.domain.used.load(Ordering::Acquire);
+        self.domain.slots.iter().take(used).all(|slot| {
+            let active = slot.active.load(Ordering::Acquire);
+            active == 0 || active >= period
+        })
+    }
+}

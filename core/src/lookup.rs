@@ -1,0 +1,57 @@
+//! THE READ PATH: address -> aperture -> object -> info. All of it is on this screen, but for the descent through a
+//! tree ([`crate::tree::View::floor`], [`crate::userptr`]) and the guard that keeps the snapshot ([`crate::epoch`]).
+//!
+//! No lock, no system call, no allocation, no retry; no store at all. Every loop is bounded by a tree's height.
+
+use crate::aperture::Aperture;
+use crate::info::{NodeList, PointerInfo};
+use crate::record::Record;
+use crate::snapshot::Snapshot;
+
+impl Snapshot {
+    /// What `address` belongs to, or [`PointerInfo::UNKNOWN`]. Wait-free, O(log n).
+    #[doc(alias = "hsaKmtQueryPointerInfo")]
+    #[inline]
+    pub fn query_pointer(&self, address: usize) -> PointerInfo<'_> {
+        self.object_at(address).map_or(PointerInfo::UNKNOWN, |record| self.info(record))
+    }
+
+    /// The object that holds `address`.
+    #[inline]
+    pub(crate) fn object_at(&self, address: usize) -> Option<&Record> {
+        let route = self.layout().route(address);
+        if route.userptr
+            && let Some(registered) = self.userptrs().stab(address)
+        {
+            return Some(registered);
+        }
+        if let Some(aperture) = route.address
+            && let Some(object) = self.inside(aperture, address)
+        {
+            return Some(object);
+        }
+        if route.cpuvm { self.inside(Aperture::Cpuvm, address) } else { None }
+    }
+
+    /// The object of one address index that holds `address`.
+    #[inline]
+    pub(crate) fn inside(&self, aperture: Aperture, address: usize) -> Option<&Record> {
+        let below = self.objects(aperture).floor(address)?;
+        (address - below.start < below.extent(self.layout().page)).then_some(below)
+    }
+
+    #[inline]
+    fn info<'s>(&'s self, record: &'s Record) -> PointerInfo<'s> {
+        PointerInfo {
+            kind: record.kind,
+            node: record.node,
+            flags: record.flags,
+            cpu_address: record.cpu,
+            gpu_address: record.gpu_address(self.layout().page) as u64,
+            size: record.size as u64,
+            registered: NodeList::new(record.registered),
+            mapped: NodeList::new(record.mapped),
+            user_data: record.user_data,
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! What readers see of an object: one [`Record`], one cache line, copied into the leaves.
+
+use crate::address::PageSize;
+use crate::flags::MemFlags;
+use crate::info::PointerType;
+use crate::list::List;
+use crate::node::NodeId;
+
+/// Names an object in the writer's ledger for as long as it lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectId(pub u32);
+
+/// One object as a look-up answers it: 64 bytes, whole in one line.
+///
+/// A [`PointerType::RegisteredUser`] record stands in two indexes: by `start` (where the GPU sees it) and by
+/// `(cpu, size)` (where the host has it). Every other kind stands in the address index alone.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+#[cfg_attr(target_pointer_width = "64", repr(align(64)))]
+pub struct Record {
+    /// Where the GPU sees its first page: the key of the address index.
+    pub start: usize,
+    /// Where the CPU sees it: the userptr as registered, `start`, or 0.
+    pub cpu: usize,
+    /// Bytes as reported: the userptr's size as registered, or the object's size in whole pages.
+    pub size: usize,
+    /// As last set by the caller; 0 at birth.
+    pub user_data: usize,
+    /// Node ids it is registered to.
+    pub registered: List,
+    /// Node ids it is mapped on.
+    pub mapped: List,
+    /// As reported.
+    pub flags: MemFlags,
+    /// As reported.
+    pub node: NodeId,
+    /// The ledger's name for it.
+    pub id: ObjectId,
+    /// What kind.
+    pub kind: PointerType,
+}
+
+const _: () = assert!(size_of::<usize>() != 8 || size_of::<Record>() == 64);
+
+impl Record {
+    /// Bytes it occupies from `start`: whole pages.
+    #[inline]
+    pub fn extent(&self, page: PageSize) -> usize {
+        match self.kind {
+            PointerType::RegisteredUser => page.span(self.cpu, self.size).unwrap_or(usize::MAX),
+            _ => self.size,
+        }
+    }
+
+    /// `HsaPointerInfo::GPUAddress`: `start`, plus a userptr's offset in its page.
+    #[inline]
+    pub fn gpu_address(&self, page: PageSize) -> usize {
+        match self.kind {
+            PointerType::RegisteredUser => self.start.wrapping_add(page.offset(self.cpu)),
+            _ => self.start,
+        }
+    }
+
+    /// Whether it stands in the userptr index.
+    #[inline]
+    pub fn is_userptr(&self) -> bool {
+        matches!(self.kind, PointerType::RegisteredUser)
+    }
+}

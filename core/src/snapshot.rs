@@ -1,0 +1,85 @@
+//! Everything at one instant: one line of roots and a layout, immutable from publish to retire.
+
+use core::ptr::NonNull;
+
+use crate::aperture::{Aperture, Layout, MAX_GPUVM};
+use crate::tree::{ByAddress, Root, View};
+use crate::userptr::ByUserptr;
+
+/// Roots of old APUs' GPU apertures, behind one pointer since no other machine has them.
+pub(crate) type GpuvmRoots = [Root<ByAddress>; MAX_GPUVM];
+
+/// A version of the whole registry. Readers reach it through a guard and it never changes under them.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+#[cfg_attr(target_pointer_width = "64", repr(align(64)))]
+pub struct Snapshot {
+    pub(crate) generation: usize,
+    pub(crate) layout: NonNull<Layout>,
+    pub(crate) svm: Root<ByAddress>,
+    pub(crate) userptrs: Root<ByUserptr>,
+    pub(crate) svm_alt: Root<ByAddress>,
+    pub(crate) mem_handle: Root<ByAddress>,
+    pub(crate) cpuvm: Root<ByAddress>,
+    pub(crate) gpuvm: Option<NonNull<GpuvmRoots>>,
+}
+
+const _: () = assert!(size_of::<usize>() != 8 || size_of::<Snapshot>() == 64);
+
+impl Snapshot {
+    /// Counts publishes: two snapshots of one registry with equal generations are the same.
+    #[inline]
+    pub fn generation(&self) -> usize {
+        self.generation
+    }
+
+    /// Bounds, page size and the node table.
+    #[inline(always)]
+    pub fn layout(&self) -> &Layout {
+        // SAFETY: a snapshot's layout is retired no earlier than the last snapshot that points to it (`registry`), and
+        // `&self` is borrowed from a guard that keeps this one.
+        unsafe { self.layout.as_ref() }
+    }
+
+    /// One address index.
+    #[inline(always)]
+    pub(crate) fn objects(&self, aperture: Aperture) -> View<'_, ByAddress> {
+        // SAFETY: the roots of a snapshot are alive as long as it is, and `&self` is borrowed from a guard.
+        unsafe { View::new(self.root(aperture)) }
+    }
+
+    /// The userptr index.
+    #[inline(always)]
+    pub(crate) fn userptrs(&self) -> View<'_, ByUserptr> {
+        // SAFETY: as in `objects`.
+        unsafe { View::new(self.userptrs) }
+    }
+
+    #[inline(always)]
+    pub(crate) fn root(&self, aperture: Aperture) -> Root<ByAddress> {
+        match aperture {
+            Aperture::Svm => self.svm,
+            Aperture::SvmAlt => self.svm_alt,
+            Aperture::MemHandle => self.mem_handle,
+            Aperture::Cpuvm => self.cpuvm,
+            Aperture::Gpuvm(position) => self.gpuvm_root(position),
+        }
+    }
+
+    #[cold]
+    fn gpuvm_root(&self, position: u8) -> Root<ByAddress> {
+        self.gpuvm_roots().get(usize::from(position)).copied().unwrap_or(Root::EMPTY)
+    }
+
+    pub(crate) fn gpuvm_roots(&self) -> GpuvmRoots {
+        // SAFETY: alive as long as the snapshot, like its layout.
+        self.gpuvm.map_or([Root::EMPTY; MAX_GPUVM], |roots| unsafe { *roots.as_ptr() })
+    }
+
+    /// The height of the highest tree.
+    pub(crate) fn height(&self) -> usize {
+        let fixed = [self.svm, self.svm_alt, self.mem_handle, self.cpuvm].map(Root::height);
+        let gpuvm = self.gpuvm_roots().map(Root::height);
+        fixed.into_iter().chain(gpuvm).chain([self.userptrs.height()]).max().unwrap_or(0)
+    }
+}

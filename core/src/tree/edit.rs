@@ -1,0 +1,310 @@
+//! The write side of the tree: old root + change -> new root, sharing all but one path.
+//!
+//! Nothing here can fail half way: [`Nodes::reserve`] first makes sure that the pools hold what the edits may need at
+//! worst, then an edit only takes from them. Nodes that the new version no longer uses are retired, not freed: they
+//! go into a [`Limbo`] that waits for its grace period. A node made and dropped within one edit goes straight back.
+//!
+//! A full node splits in halves, or, at the outer edges, so that ascending and descending insertion leaves full nodes
+//! behind. A node that shrank is joined with a neighbour when both fit in one.
+
+use core::ptr::NonNull;
+
+use super::node::{Branch, Child, Key, Leaf, NodePtr};
+use super::search::FANOUT;
+use super::{MAX_HEIGHT, Order, Root, child_position};
+use crate::error::{Error, Result};
+use crate::pool::{Chain, Memory, Pool};
+use crate::record::Record;
+
+/// Tree nodes at hand.
+pub(crate) struct Nodes {
+    pub(crate) leaves: Pool<Leaf>,
+    pub(crate) branches: Pool<Branch>,
+}
+
+/// Tree nodes that the newest version does not use, but an older one may.
+pub(crate) struct Limbo {
+    pub(crate) leaves: Chain<Leaf>,
+    pub(crate) branches: Chain<Branch>,
+}
+
+impl Limbo {
+    pub(crate) const fn new() -> Limbo {
+        Limbo { leaves: Chain::new(), branches: Chain::new() }
+    }
+}
+
+impl Nodes {
+    pub(crate) const fn new() -> Nodes {
+        Nodes { leaves: Pool::new(), branches: Pool::new() }
+    }
+
+    /// Makes `edits` edits of trees at most `height` high impossible to fail.
+    pub(crate) fn reserve(&mut self, edits: usize, height: usize, memory: &mut impl Memory) -> Result<()> {
+        let (leaves, branches) = Self::worst(edits, height);
+        self.leaves.reserve(leaves, memory)?;
+        self.branches.reserve(branches, memory)
+    }
+
+    /// Whether that is so already.
+    pub(crate) fn holds(&self, edits: usize, height: usize) -> bool {
+        let (leaves, branches) = Self::worst(edits, height);
+        self.leaves.available() >= leaves && self.branches.available() >= branches
+    }
+
+    /// Each edit takes at most two nodes per level and a new top, in each of two trees, which grow by a level.
+    fn worst(edits: usize, height: usize) -> (usize, usize) {
+        let levels = height.saturating_add(edits).min(MAX_HEIGHT);
+        (edits.saturating_mul(4), edits.saturating_mul(2 * (2 * levels + 1)))
+    }
+}
+
+/// One edit of one tree.
+pub(crate) struct Edit<'w> {
+    pub(crate) nodes: &'w mut Nodes,
+    pub(crate) limbo: &'w mut Limbo,
+}
+
+/// A subtree after an insertion: itself, and what split off to its right.
+type Grown = (Child, Option<Child>);
+
+/// Whether a subtree is at the left or right edge of its tree.
+#[derive(Clone, Copy)]
+struct Edge {
+    left: bool,
+    right: bool,
+}
+
+impl Edit<'_> {
+    /// `root` with `record`, whose key is not in it. Needs [`Nodes::reserve`].
+    pub(crate) fn insert<O: Order>(&mut self, root: Root<O>, record: &Record) -> Result<Root<O>> {
+        let Some((node, height)) = root.top() else {
+            return Ok(Root::new(self.new_leaf::<O>([record].into_iter())?.node, 0));
+        };
+        if height >= MAX_HEIGHT {
+            return Err(Error::NoMemory);
+        }
+        match self.insert_at::<O>(node, height, record, Edge { left: true, right: true })? {
+            (whole, None) => Ok(Root::new(whole.node, height)),
+            (left, Some(right)) => Ok(Root::new(self.new_branch([left, right].into_iter())?.node, height + 1)),
+        }
+    }
+
+    /// `root` with the record of the same key replaced.
+    pub(crate) fn replace<O: Order>(&mut self, root: Root<O>, record: &Record) -> Result<Root<O>> {
+        let (node, height) = root.top().ok_or(Error::Failed)?;
+        Ok(Root::new(self.replace_at::<O>(node, height, record)?.node, height))
+    }
+
+    /// `root` without the record at `key`.
+    pub(crate) fn remove<O: Order>(&mut self, root: Root<O>, key: Key) -> Result<Root<O>> {
+        let (node, height) = root.top().ok_or(Error::Failed)?;
+        let Some(top) = self.remove_at::<O>(node, height, key)? else { return Ok(Root::EMPTY) };
+        if height > 0 {
+            let branch = *branch_of(top.node);
+            if let (Some(only), None) = (branch.child(0), branch.child(1)) {
+                // A top with one child is of no use.
+                // SAFETY: made by this edit (a removal copies its whole path), in no chain, seen by nobody.
+                unsafe { self.nodes.branches.give(top.node.branch()) };
+                return Ok(Root::new(only.node, height - 1));
+            }
+        }
+        Ok(Root::new(top.node, height))
+    }
+
+    fn insert_at<O: Order>(&mut self, node: NodePtr, height: usize, record: &Record, edge: Edge) -> Result<Grown> {
+        if height == 0 {
+            return self.insert_leaf::<O>(node, record, edge);
+        }
+        let old = *branch_of(node);
+        let position = child_position(&old, O::key(record));
+        let child = old.child(position).ok_or(Error::Failed)?;
+        let below = Edge { left: edge.left && position == 0, right: edge.right && position + 1 == old.len() };
+        let (child, split) = self.insert_at::<O>(child.node, height - 1, record, below)?;
+        let before = old.used().take(position);
+        let after = old.used().skip(position + 1);
+        let children = before.chain([child]).chain(split).chain(after);
+        self.retire_branch(node);
+        let total = old.len() + usize::from(split.is_some());
+        if total <= FANOUT {
+            return Ok((self.new_branch(children)?, None));
+        }
+        let cut = cut(position + 1, total, edge);
+        let left = self.new_branch(children.clone().take(cut))?;
+        let right = self.new_branch(children.skip(cut))?;
+        Ok((left, Some(right)))
+    }
+
+    fn insert_leaf<O: Order>(&mut self, node: NodePtr, record: &Record, edge: Edge) -> Result<Grown> {
+        let old = leaf_of(node);
+        let position = old.used().iter().take_while(|known| O::key(known) < O::key(record)).count();
+        let before = old.used().iter().take(position);
+        let after = old.used().iter().skip(position);
+        let records = before.chain([record]).chain(after);
+        let total = old.len() + 1;
+        let grown = if total <= FANOUT {
+            (self.new_leaf::<O>(records)?, None)
+        } else {
+            let cut = cut(position, total, edge);
+            let left = self.new_leaf::<O>(records.clone().take(cut))?;
+            (left, Some(self.new_leaf::<O>(records.skip(cut))?))
+        };
+        self.retire_leaf(node);
+        Ok(grown)
+    }
+
+    fn replace_at<O: Order>(&mut self, node: NodePtr, height: usize, record: &Record) -> Result<Child> {
+        let key = O::key(record);
+        if height == 0 {
+            let old = leaf_of(node);
+            let position = old.used().iter().position(|known| O::key(known) == key).ok_or(Error::Failed)?;
+            let leaf = self.nodes.leaves.make(*old).ok_or(Error::NoMemory)?;
+            let mut leaf = Fresh(leaf);
+            if let Some(slot) = leaf.get().records.get_mut(position) {
+                *slot = *record;
+            }
+            self.retire_leaf(node);
+            return Ok(summary_of_leaf::<O>(leaf.0));
+        }
+        let old = branch_of(node);
+        let position = child_position(old, key);
+        let child = old.child(position).ok_or(Error::Failed)?;
+        let child = self.replace_at::<O>(child.node, height - 1, record)?;
+        let mut branch = Fresh(self.nodes.branches.make(*old).ok_or(Error::NoMemory)?);
+        branch.get().set(position, child);
+        self.retire_branch(node);
+        Ok(summary_of_branch(branch.0))
+    }
+
+    /// The subtree without `key`; `None` when nothing is left of it.
+    fn remove_at<O: Order>(&mut self, node: NodePtr, height: usize, key: Key) -> Result<Option<Child>> {
+        if height == 0 {
+            let old = leaf_of(node);
+            let position = old.used().iter().position(|known| O::key(known) == key).ok_or(Error::Failed)?;
+            let rest = old.used().iter().take(position).chain(old.used().iter().skip(position + 1));
+            let left = if old.len() > 1 { Some(self.new_leaf::<O>(rest)?) } else { None };
+            self.retire_leaf(node);
+            return Ok(left);
+        }
+        let old = *branch_of(node);
+        let position = child_position(&old, key);
+        let child = old.child(position).ok_or(Error::Failed)?;
+        let child = self.remove_at::<O>(child.node, height - 1, key)?;
+        let (from, joined, to) = match child {
+            None => (position, None, position + 1),
+            Some(child) => self.join::<O>(&old, position, child, height - 1),
+        };
+        let children = old.used().take(from).chain(joined).chain(old.used().skip(to));
+        let rest = old.len() - (to - from) + usize::from(joined.is_some());
+        let left = if rest > 0 { Some(self.new_branch(children)?) } else { None };
+        self.retire_branch(node);
+        Ok(left)
+    }
+
+    /// Joins a child that shrank with the neighbour to its right or left if both fit in one node. The child is fresh:
+    /// the neighbour's entries move into it. Returns which children of `parent` the result replaces.
+    fn join<O: Order>(&mut self, parent: &Branch, at: usize, child: Child, height: usize) -> (usize, Option<Child>, usize) {
+        let right = parent.child(at + 1).filter(|other| len_of(child.node, height) + len_of(other.node, height) <= FANOUT);
+        if let Some(right) = right {
+            return (at, Some(self.merge::<O>(child, right, child, height)), at + 2);
+        }
+        let left = at.checked_sub(1).and_then(|before| parent.child(before));
+        match left.filter(|other| len_of(child.node, height) + len_of(other.node, height) <= FANOUT) {
+            Some(left) => (at - 1, Some(self.merge::<O>(left, child, child, height)), at + 1),
+            None => (at, Some(child), at + 1),
+        }
+    }
+
+    /// `left` and `right` in one node, written over `fresh`, which is one of them; the other is retired.
+    fn merge<O: Order>(&mut self, left: Child, right: Child, fresh: Child, height: usize) -> Child {
+        let other = if left.node == fresh.node { right.node } else { left.node };
+        if height == 0 {
+            let (a, b) = (*leaf_of(left.node), *leaf_of(right.node));
+            let mut leaf = Fresh(fresh.node.leaf());
+            leaf.get().fill(a.used().iter().chain(b.used()), O::key);
+            self.retire_leaf(other);
+            return summary_of_leaf::<O>(leaf.0);
+        }
+        let (a, b) = (*branch_of(left.node), *branch_of(right.node));
+        let mut branch = Fresh(fresh.node.branch());
+        branch.get().fill(a.used().chain(b.used()));
+        self.retire_branch(other);
+        summary_of_branch(branch.0)
+    }
+
+    fn new_leaf<'a, O: Order>(&mut self, records: impl Iterator<Item = &'a Record>) -> Result<Child> {
+        let mut leaf = Fresh(self.nodes.leaves.make(Leaf::EMPTY).ok_or(Error::NoMemory)?);
+        leaf.get().fill(records, O::key);
+        Ok(summary_of_leaf::<O>(leaf.0))
+    }
+
+    fn new_branch(&mut self, children: impl Iterator<Item = Child>) -> Result<Child> {
+        let mut branch = Fresh(self.nodes.branches.make(Branch::EMPTY).ok_or(Error::NoMemory)?);
+        branch.get().fill(children);
+        Ok(summary_of_branch(branch.0))
+    }
+
+    fn retire_leaf(&mut self, node: NodePtr) {
+        // SAFETY: the node came from the leaf pool, is in no chain (it was part of the old version until now), and the
+        // edit retires each node of the path once.
+        unsafe { self.limbo.leaves.push(node.leaf()) };
+    }
+
+    fn retire_branch(&mut self, node: NodePtr) {
+        // SAFETY: as in `retire_leaf`, for the branch pool.
+        unsafe { self.limbo.branches.push(node.branch()) };
+    }
+}
+
+/// Where to cut `total` entries when the new one is at `position`: in halves, or at the new one if that is the tree's
+/// very first or last.
+fn cut(position: usize, total: usize, edge: Edge) -> usize {
+    if edge.right && position + 1 == total {
+        FANOUT
+    } else if edge.left && position == 0 {
+        1
+    } else {
+        total / 2
+    }
+}
+
+/// A node made by the edit under way: the writer's alone.
+struct Fresh<T>(NonNull<T>);
+
+impl<T> Fresh<T> {
+    fn get(&mut self) -> &mut T {
+        // SAFETY: made by this edit and not yet part of any version: nobody else has the pointer in use.
+        unsafe { self.0.as_mut() }
+    }
+}
+
+/// A leaf of the old version, or of this edit.
+fn leaf_of<'a>(node: NodePtr) -> &'a Leaf {
+    // SAFETY: nodes of the newest version and of this edit are initialised; the writer, the only one that could
+    // change or reuse them, holds no `&mut` to one while it looks at it. The borrow never leaves this module.
+    unsafe { node.leaf().as_ref() }
+}
+
+/// A branch of the old version, or of this edit.
+fn branch_of<'a>(node: NodePtr) -> &'a Branch {
+    // SAFETY: as in `leaf_of`.
+    unsafe { node.branch().as_ref() }
+}
+
+fn len_of(node: NodePtr, height: usize) -> usize {
+    if height == 0 { leaf_of(node).len() } else { branch_of(node).len() }
+}
+
+fn summary_of_leaf<O: Order>(leaf: NonNull<Leaf>) -> Child {
+    let node = NodePtr::from_leaf(leaf);
+    let used = leaf_of(node).used();
+    let end = used.iter().map(O::end).max().unwrap_or(0);
+    Child { node, key: used.first().map_or(Key { address: 0, size: 0 }, O::key), end }
+}
+
+fn summary_of_branch(branch: NonNull<Branch>) -> Child {
+    let node = NodePtr::from_branch(branch);
+    let used = branch_of(node);
+    let end = used.used().map(|child| child.end).max().unwrap_or(0);
+    Child { node, key: used.child(0).map_or(Key { address: 0, size: 0 }, |child| child.key), end }
+}
