@@ -1,1 +1,5 @@
 //! placeholder
+
+pub mod capi;
+pub mod ctypes;
+pub mod status;

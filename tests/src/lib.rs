@@ -1,2 +1,3 @@
 //! What the proofs share.
+pub mod install;
 pub mod layout;

@@ -1,0 +1,262 @@
+//! Names that exist and answer NOT_IMPLEMENTED.
+//!
+//! A program that links to one of them loads and runs; only the call is refused. Nothing is read or written. The list
+//! stands here once: README repeats it for readers, and a test compares the two.
+
+use core::ffi::c_void;
+
+use crate::ctypes::*;
+use crate::status::Status;
+
+/// Declares refusing entries, and the list of their names.
+macro_rules! refusing {
+    ($(#[$doc:meta])* $list:ident: $($name:ident($($argument:ident: $type:ty),* $(,)?);)*) => {
+        $(#[$doc])*
+        pub const $list: &[&str] = &[$(stringify!($name),)*];
+
+        $(
+            #[allow(non_snake_case, reason = "the C name")]
+            #[unsafe(no_mangle)]
+            extern "C" fn $name($(_: $type),*) -> Status {
+                Status::NotImplemented
+            }
+        )*
+    };
+}
+
+refusing! {
+    /// Not written yet.
+    UNWRITTEN:
+    // life cycle, nodes, objects, pointers
+    hsaKmtOpenKFD();
+    hsaKmtCloseKFD();
+    hsaKmtGetVersion(VersionInfo: *mut HsaVersionInfo);
+    hsaKmtAcquireSystemProperties(SystemProperties: *mut HsaSystemProperties);
+    hsaKmtReleaseSystemProperties();
+    hsaKmtGetNodeProperties(NodeId: u32, NodeProperties: *mut HsaNodeProperties);
+    hsaKmtGetNodeMemoryProperties(NodeId: u32, NumBanks: u32, MemoryProperties: *mut HsaMemoryProperties);
+    hsaKmtGetNodeCacheProperties(
+        NodeId: u32,
+        ProcessorId: u32,
+        NumCaches: u32,
+        CacheProperties: *mut HsaCacheProperties,
+    );
+    hsaKmtGetNodeIoLinkProperties(NodeId: u32, NumIoLinks: u32, IoLinkProperties: *mut HsaIoLinkProperties);
+    hsaKmtAllocMemory(PreferredNode: u32, SizeInBytes: u64, MemFlags: HsaMemFlags, MemoryAddress: *mut *mut c_void);
+    hsaKmtAllocMemoryAlign(
+        PreferredNode: u32,
+        SizeInBytes: u64,
+        Alignment: u64,
+        MemFlags: HsaMemFlags,
+        MemoryAddress: *mut *mut c_void,
+    );
+    hsaKmtFreeMemory(MemoryAddress: *mut c_void, SizeInBytes: u64);
+    hsaKmtRegisterMemory(MemoryAddress: *mut c_void, MemorySizeInBytes: u64);
+    hsaKmtRegisterMemoryToNodes(
+        MemoryAddress: *mut c_void,
+        MemorySizeInBytes: u64,
+        NumberOfNodes: u64,
+        NodeArray: *mut u32,
+    );
+    hsaKmtRegisterMemoryWithFlags(MemoryAddress: *mut c_void, MemorySizeInBytes: u64, MemFlags: HsaMemFlags);
+    hsaKmtDeregisterMemory(MemoryAddress: *mut c_void);
+    hsaKmtMapMemoryToGPU(MemoryAddress: *mut c_void, MemorySizeInBytes: u64, AlternateVAGPU: *mut u64);
+    hsaKmtMapMemoryToGPUNodes(
+        MemoryAddress: *mut c_void,
+        MemorySizeInBytes: u64,
+        AlternateVAGPU: *mut u64,
+        MemMapFlags: HsaMemMapFlags,
+        NumberOfNodes: u64,
+        NodeArray: *mut u32,
+    );
+    hsaKmtUnmapMemoryToGPU(MemoryAddress: *mut c_void);
+    hsaKmtQueryPointerInfo(Pointer: *const c_void, PointerInfo: *mut HsaPointerInfo);
+    hsaKmtSetMemoryUserData(Pointer: *const c_void, UserData: *mut c_void);
+    // topology
+    hsaKmtGetClockCounters(NodeId: u32, Counters: *mut HsaClockCounters);
+    hsaKmtGetTileConfig(NodeId: u32, config: *mut HsaGpuTileConfig);
+    hsaKmtGetAMDGPUDeviceHandle(NodeId: u32, DeviceHandle: *mut HsaAMDGPUDeviceHandle);
+    // memory
+    hsaKmtAvailableMemory(Node: u32, AvailableBytes: *mut u64);
+    hsaKmtSetMemoryPolicy(
+        Node: u32,
+        DefaultPolicy: u32,
+        AlternatePolicy: u32,
+        MemoryAddressAlternate: *mut c_void,
+        MemorySizeInBytes: u64,
+    );
+    // memory of others
+    hsaKmtRegisterGraphicsHandleToNodes(
+        GraphicsResourceHandle: u64,
+        GraphicsResourceInfo: *mut HsaGraphicsResourceInfo,
+        NumberOfNodes: u64,
+        NodeArray: *mut u32,
+    );
+    hsaKmtExportDMABufHandle(MemoryAddress: *mut c_void, MemorySizeInBytes: u64, DMABufFd: *mut i32, Offset: *mut u64);
+    hsaKmtShareMemory(MemoryAddress: *mut c_void, SizeInBytes: u64, SharedMemoryHandle: *mut HsaSharedMemoryHandle);
+    hsaKmtRegisterSharedHandle(
+        SharedMemoryHandle: *const HsaSharedMemoryHandle,
+        MemoryAddress: *mut *mut c_void,
+        SizeInBytes: *mut u64,
+    );
+    hsaKmtRegisterSharedHandleToNodes(
+        SharedMemoryHandle: *const HsaSharedMemoryHandle,
+        MemoryAddress: *mut *mut c_void,
+        SizeInBytes: *mut u64,
+        NumberOfNodes: u64,
+        NodeArray: *mut u32,
+    );
+    hsaKmtUnmapGraphicHandle(NodeId: u32, FlatMemoryAddress: u64, SizeInBytes: u64);
+    // shared virtual memory
+    hsaKmtSVMSetAttr(start_addr: *mut c_void, size: u64, nattr: u32, attrs: *mut HSA_SVM_ATTRIBUTE);
+    hsaKmtSVMGetAttr(start_addr: *mut c_void, size: u64, nattr: u32, attrs: *mut HSA_SVM_ATTRIBUTE);
+    hsaKmtSetXNACKMode(enable: i32);
+    hsaKmtGetXNACKMode(enable: *mut i32);
+    hsaKmtReplaceAsanHeaderPage(addr: *mut c_void);
+    hsaKmtReturnAsanHeaderPage(addr: *mut c_void);
+    // events
+    hsaKmtCreateEvent(
+        EventDesc: *mut HsaEventDescriptor,
+        ManualReset: CBool,
+        IsSignaled: CBool,
+        Event: *mut *mut HsaEvent,
+    );
+    hsaKmtDestroyEvent(Event: *mut HsaEvent);
+    hsaKmtSetEvent(Event: *mut HsaEvent);
+    hsaKmtResetEvent(Event: *mut HsaEvent);
+    hsaKmtQueryEventState(Event: *mut HsaEvent);
+    hsaKmtWaitOnEvent(Event: *mut HsaEvent, Milliseconds: u32);
+    hsaKmtWaitOnEvent_Ext(Event: *mut HsaEvent, Milliseconds: u32, event_age: *mut u64);
+    hsaKmtWaitOnMultipleEvents(Events: *mut *mut HsaEvent, NumEvents: u32, WaitOnAll: CBool, Milliseconds: u32);
+    hsaKmtWaitOnMultipleEvents_Ext(
+        Events: *mut *mut HsaEvent,
+        NumEvents: u32,
+        WaitOnAll: CBool,
+        Milliseconds: u32,
+        event_age: *mut u64,
+    );
+    hsaKmtOpenSMI(NodeId: u32, fd: *mut i32);
+    // queues
+    hsaKmtCreateQueue(
+        NodeId: u32,
+        Type: CEnum,
+        QueuePercentage: u32,
+        Priority: CPriority,
+        QueueAddress: *mut c_void,
+        QueueSizeInBytes: u64,
+        Event: *mut HsaEvent,
+        QueueResource: *mut HsaQueueResource,
+    );
+    hsaKmtUpdateQueue(
+        QueueId: u64,
+        QueuePercentage: u32,
+        Priority: CPriority,
+        QueueAddress: *mut c_void,
+        QueueSize: u64,
+        Event: *mut HsaEvent,
+    );
+    hsaKmtDestroyQueue(QueueId: u64);
+    hsaKmtSetQueueCUMask(QueueId: u64, CUMaskCount: u32, QueueCUMask: *mut u32);
+    hsaKmtGetQueueInfo(QueueId: u64, QueueInfo: *mut HsaQueueInfo);
+    hsaKmtAllocQueueGWS(QueueId: u64, nGWS: u32, firstGWS: *mut u32);
+    hsaKmtSetTrapHandler(
+        NodeId: u32,
+        TrapHandlerBaseAddress: *mut c_void,
+        TrapHandlerSizeInBytes: u64,
+        TrapBufferBaseAddress: *mut c_void,
+        TrapBufferSizeInBytes: u64,
+    );
+    // debugger
+    hsaKmtDbgRegister(NodeId: u32);
+    hsaKmtDbgUnregister(NodeId: u32);
+    hsaKmtDbgWavefrontControl(
+        NodeId: u32,
+        Operand: CEnum,
+        Mode: CEnum,
+        TrapId: u32,
+        DbgWaveMsgRing: *mut HsaDbgWaveMessage,
+    );
+    hsaKmtDbgAddressWatch(
+        NodeId: u32,
+        NumWatchPoints: u32,
+        WatchMode: *mut CEnum,
+        WatchAddress: *mut *mut c_void,
+        WatchMask: *mut u64,
+        WatchEvent: *mut *mut HsaEvent,
+    );
+    hsaKmtRuntimeEnable(rDebug: *mut c_void, setupTtmp: CBool);
+    hsaKmtRuntimeDisable();
+    hsaKmtGetRuntimeCapabilities(caps_mask: *mut u32);
+    hsaKmtCheckRuntimeDebugSupport();
+    hsaKmtDbgEnable(runtime_info: *mut *mut c_void, data_size: *mut u32);
+    hsaKmtDbgDisable();
+    hsaKmtDbgGetDeviceData(data: *mut *mut c_void, n_entries: *mut u32, entry_size: *mut u32);
+    hsaKmtDbgGetQueueData(data: *mut *mut c_void, n_entries: *mut u32, entry_size: *mut u32, suspend_queues: CBool);
+    hsaKmtDebugTrapIoctl(arg: *mut kfd_ioctl_dbg_trap_args, Queues: *mut u64, DebugReturn: *mut u64);
+    // counters and sampling
+    hsaKmtPmcGetCounterProperties(NodeId: u32, CounterProperties: *mut *mut HsaCounterProperties);
+    hsaKmtPmcRegisterTrace(
+        NodeId: u32,
+        NumberOfCounters: u32,
+        Counters: *mut HsaCounter,
+        TraceRoot: *mut HsaPmcTraceRoot,
+    );
+    hsaKmtPmcUnregisterTrace(NodeId: u32, TraceId: u64);
+    hsaKmtPmcAcquireTraceAccess(NodeId: u32, TraceId: u64);
+    hsaKmtPmcReleaseTraceAccess(NodeId: u32, TraceId: u64);
+    hsaKmtPmcStartTrace(TraceId: u64, TraceBuffer: *mut c_void, TraceBufferSizeBytes: u64);
+    hsaKmtPmcQueryTrace(TraceId: u64);
+    hsaKmtPmcStopTrace(TraceId: u64);
+    hsaKmtSPMAcquire(PreferredNode: u32);
+    hsaKmtSPMRelease(PreferredNode: u32);
+    hsaKmtSPMSetDestBuffer(
+        PreferredNode: u32,
+        SizeInBytes: u32,
+        timeout: *mut u32,
+        SizeCopied: *mut u32,
+        DestMemoryAddress: *mut c_void,
+        isSPMDataLoss: *mut CBool,
+    );
+    hsaKmtPcSamplingSupport();
+    hsaKmtPcSamplingQueryCapabilities(NodeId: u32, sample_info: *mut c_void, sample_info_sz: u32, sz_needed: *mut u32);
+    hsaKmtPcSamplingCreate(node_id: u32, sample_info: *mut HsaPcSamplingInfo, traceId: *mut u32);
+    hsaKmtPcSamplingDestroy(NodeId: u32, traceId: u32);
+    hsaKmtPcSamplingStart(NodeId: u32, traceId: u32);
+    hsaKmtPcSamplingStop(NodeId: u32, traceId: u32);
+}
+
+refusing! {
+    /// Refused for good: the original answers NOT_IMPLEMENTED too.
+    RETIRED:
+    hsaKmtProcessVMRead(
+        Pid: u32,
+        LocalMemoryArray: *mut HsaMemoryRange,
+        LocalMemoryArrayCount: u64,
+        RemoteMemoryArray: *mut HsaMemoryRange,
+        RemoteMemoryArrayCount: u64,
+        SizeCopied: *mut u64,
+    );
+    hsaKmtProcessVMWrite(
+        Pid: u32,
+        LocalMemoryArray: *mut HsaMemoryRange,
+        LocalMemoryArrayCount: u64,
+        RemoteMemoryArray: *mut HsaMemoryRange,
+        RemoteMemoryArrayCount: u64,
+        SizeCopied: *mut u64,
+    );
+    hsaKmtMapGraphicHandle(
+        NodeId: u32,
+        GraphicDeviceHandle: u64,
+        GraphicResourceHandle: u64,
+        GraphicResourceOffset: u64,
+        GraphicResourceSize: u64,
+        FlatMemoryAddress: *mut u64,
+    );
+}
+
+#[cfg(feature = "abi-5-2-3")]
+refusing! {
+    /// What only the older library exports; it asks about a debugger interface that kernels no longer have.
+    OLDER:
+    hsaKmtGetKernelDebugTrapVersionInfo(Major: *mut u32, Minor: *mut u32);
+}

@@ -1,0 +1,102 @@
+//! The structs of the C interface, as Rust sees them.
+//!
+//! Fields have their C names, since the layout tables do. No field is aligned to more than four bytes. Each struct
+//! states its size and each field its offset; the compiler refuses a struct that differs, and a test holds what is
+//! stated against `tests/layout`. Bit fields are one word: their meaning is in `capi::convert` or in the core's flag
+//! types. With the feature `abi-5-2-3` the structs have the older layout.
+//!
+//! C callers own what these structs lie in and align it as they like: only ever write one whole, unaligned.
+
+mod memory;
+mod opaque;
+mod topology;
+
+pub use memory::*;
+pub use opaque::*;
+pub use topology::*;
+
+/// One field of a C struct: what a test compares with the layout tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CField {
+    /// Its C name.
+    pub name: &'static str,
+    /// In bytes.
+    pub offset: usize,
+    /// In bytes.
+    pub size: usize,
+}
+
+/// A struct with a stated C layout.
+///
+/// # Safety
+/// Any bytes are a valid value: the struct has neither padding nor fields that restrict them.
+pub unsafe trait CStruct: Copy + 'static {
+    /// Its C name.
+    const NAME: &'static str;
+    /// In order of their offsets.
+    const FIELDS: &'static [CField];
+
+    /// All bytes 0.
+    fn zeroed() -> Self {
+        // SAFETY: the trait promises that any bytes, so also zeros, are a valid value.
+        unsafe { core::mem::zeroed() }
+    }
+}
+
+/// Declares a C struct: `Name = size { field: Type = offset, ... }`.
+macro_rules! c_struct {
+    ($(#[$doc:meta])* $name:ident = $size:literal { $($field:ident: $type:ty = $offset:literal,)* }) => {
+        $(#[$doc])*
+        #[allow(non_snake_case, reason = "the C name")]
+        #[derive(Clone, Copy, Debug)]
+        #[repr(C, packed(4))]
+        pub struct $name {
+            $(
+                #[doc = concat!("At byte ", $offset, ".")]
+                pub $field: $type,
+            )*
+        }
+
+        const _: () = {
+            assert!(size_of::<$name>() == $size && align_of::<$name>() <= 4);
+            // Offsets as stated and sizes that add up: no padding.
+            assert!(0 $(+ size_of::<$type>())* == $size);
+            $(assert!(core::mem::offset_of!($name, $field) == $offset);)*
+        };
+
+        // SAFETY: every field type is an integer, a raw pointer, or an array or struct of these; the assertion above
+        // says that there is no padding.
+        unsafe impl $crate::ctypes::CStruct for $name {
+            const NAME: &'static str = stringify!($name);
+            const FIELDS: &'static [$crate::ctypes::CField] = &[$(
+                $crate::ctypes::CField { name: stringify!($field), offset: $offset, size: size_of::<$type>() },
+            )*];
+        }
+    };
+}
+use c_struct;
+
+/// Name, size and fields of a struct.
+pub type CLayout = (&'static str, usize, &'static [CField]);
+
+const fn layout<T: CStruct>() -> CLayout {
+    (T::NAME, size_of::<T>(), T::FIELDS)
+}
+
+/// Every struct of this module.
+pub const LAYOUTS: &[CLayout] = &[
+    layout::<HsaVersionInfo>(),
+    layout::<HsaSystemProperties>(),
+    layout::<HsaNodeProperties>(),
+    layout::<HsaMemoryProperties>(),
+    layout::<HsaCacheProperties>(),
+    layout::<HsaIoLinkProperties>(),
+    layout::<HsaClockCounters>(),
+    layout::<HsaGpuTileConfig>(),
+    layout::<HsaMemFlags>(),
+    layout::<HsaMemMapFlags>(),
+    layout::<HsaGraphicsResourceInfo>(),
+    layout::<HsaPointerInfo>(),
+    layout::<HsaMemoryRange>(),
+    layout::<HSA_SVM_ATTRIBUTE>(),
+];

@@ -1,0 +1,124 @@
+//! What `std-shim/install` installs: the names, their version, and programs that link to it in each way.
+//!
+//! In: a prefix. Out: nothing may be exported that is not in the tables, nothing may be missing, and C programs built
+//! through pkg-config run on the shared library and on the archive, also beside another Rust archive.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use hsakmt_tests::install::{Abi, Link, build, prefix, prefix_of, succeed, workspace};
+use hsakmt_tests::layout::exports;
+
+/// The defined dynamic symbols of the installed library, with their versions.
+fn exported(prefix: &Path) -> BTreeSet<String> {
+    let mut nm = Command::new("nm");
+    nm.args(["-D", "--defined-only", "--with-symbol-versions"]).arg(prefix.join("lib/libhsakmt.so.1"));
+    let said = succeed(&mut nm);
+    let text = String::from_utf8_lossy(&said.stdout).into_owned();
+    let names = text.lines().filter_map(|line| line.split_whitespace().last().map(str::to_owned));
+    // The version itself is a symbol too.
+    names.filter(|name| name != "HSAKMT_1").collect()
+}
+
+fn source(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("abi").join(name)
+}
+
+#[test]
+fn the_library_exports_the_names_of_2025_08_and_nothing_else() {
+    let want: BTreeSet<String> =
+        exports("exports-2025-08.txt").iter().map(|name| format!("{name}@@HSAKMT_1")).collect();
+    assert_eq!(exported(&prefix()), want);
+}
+
+#[test]
+fn the_older_library_exports_the_older_names_too() {
+    let older = exports("exports-5.2.3.txt");
+    let names = exports("exports-2025-08.txt").into_iter().chain(older);
+    let want: BTreeSet<String> = names.map(|name| format!("{name}@@HSAKMT_1")).collect();
+    assert_eq!(exported(&prefix_of(Abi::Of5_2_3)), want);
+}
+
+#[test]
+fn the_archive_keeps_every_other_name_to_itself() {
+    let mut nm = Command::new("nm");
+    let said = succeed(nm.args(["-g", "--defined-only", "-f", "posix"]).arg(prefix().join("lib/libhsakmt.a")));
+    let text = String::from_utf8_lossy(&said.stdout).into_owned();
+    let names = text.lines().filter(|line| line.contains(' ')).filter_map(|line| line.split(' ').next());
+    let names: BTreeSet<String> = names.map(str::to_owned).collect();
+    assert_eq!(names, exports("exports-2025-08.txt").into_iter().collect());
+}
+
+#[test]
+fn the_library_says_its_name_and_stays_loaded() {
+    let said = succeed(Command::new("readelf").args(["-dW"]).arg(prefix().join("lib/libhsakmt.so.1")));
+    let text = String::from_utf8_lossy(&said.stdout).into_owned();
+    for part in ["soname: [libhsakmt.so.1]", "(SYMBOLIC)", "NODELETE"] {
+        assert!(text.contains(part), "{part} is missing in\n{text}");
+    }
+    assert!(!text.contains("TEXTREL"));
+    assert_eq!(fs::read_link(prefix().join("lib/libhsakmt.so")).unwrap(), Path::new("libhsakmt.so.1"));
+}
+
+#[test]
+fn a_c_program_runs_on_the_shared_library() {
+    run(Link::Shared, &[&source("smoke.c")]);
+}
+
+#[test]
+fn a_c_program_runs_on_the_archive() {
+    run(Link::Archive, &[&source("smoke.c")]);
+}
+
+#[test]
+fn a_c_program_of_the_older_layout_finds_the_headers_where_debian_has_them() {
+    let (prefix, folder) = (prefix_of(Abi::Of5_2_3), tempfile::tempdir().unwrap());
+    let program = folder.path().join("older.c");
+    let text = "#include <hsakmt.h>\n_Static_assert(sizeof(HsaNodeProperties) == 356, \"\");\n\
+                int main(void) { HSAuint32 a, b; return hsaKmtGetKernelDebugTrapVersionInfo(&a, &b) != 10; }\n";
+    fs::write(&program, text).unwrap();
+    let binary = folder.path().join("older");
+    build(&prefix, Link::Shared, &[&program], &binary);
+    succeed(&mut Command::new(binary));
+}
+
+#[test]
+fn two_rust_archives_in_one_program_do_not_collide() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = folder.path().join("libbeside.a");
+    let rustc = std::env::var_os("RUSTC").unwrap_or("rustc".into());
+    let mut compile = Command::new(rustc);
+    compile.args(["--edition=2024", "--crate-type=staticlib", "-O", "-o"]).arg(&archive).arg(source("beside.rs"));
+    succeed(&mut compile);
+    run(Link::Archive, &[&source("two.c"), &archive]);
+}
+
+fn run(link: Link, sources: &[&Path]) {
+    let folder = tempfile::tempdir().unwrap();
+    let binary = folder.path().join("program");
+    build(&prefix(), link, sources, &binary);
+    succeed(&mut Command::new(binary));
+}
+
+#[test]
+fn the_installer_teaches_and_names_the_fix() {
+    let install = workspace().join("std-shim/install");
+    let said = succeed(Command::new(&install).arg("--help"));
+    assert!(String::from_utf8_lossy(&said.stdout).contains("--prefix DIR"));
+    let refused = [
+        (vec![], "--prefix DIR"),
+        (vec!["--prefix"], "needs a value"),
+        (vec!["--prefix", "/x", "--abi", "6"], "choose 2025-08 or 5.2.3"),
+        (vec!["--colour"], "--help"),
+    ];
+    for (arguments, word) in refused {
+        let output = Command::new(&install).args(&arguments).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && said.contains(word), "{arguments:?}: {said}");
+    }
+    let output = Command::new(&install).args(["--prefix", "/dev/null/x"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(1) && said.contains("choose another --prefix"), "{said}");
+}

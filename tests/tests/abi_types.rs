@@ -1,0 +1,64 @@
+//! The Rust side of the C interface against the same tables: structs, statuses, and the list of what is not written.
+
+use hsakmt::capi;
+use hsakmt::ctypes::LAYOUTS;
+use hsakmt::status::Status;
+use hsakmt_tests::install::workspace;
+use hsakmt_tests::layout::{Extent, exports, table};
+
+#[test]
+fn the_rust_structs_are_the_tables() {
+    let mut structs = table("hsakmttypes-2025-08.tsv").structs;
+    structs.extend(table("hsakmttypes-cache.tsv").structs);
+    for &(name, size, fields) in LAYOUTS {
+        let want = structs.iter().find(|want| want.name == name).unwrap_or_else(|| panic!("{name} is in no table"));
+        assert_eq!(size, want.size, "{name}");
+        // Every field at the top of the struct; what lies inside one (a dot) is the field's own business. Two names of
+        // one word are one field.
+        let mut offsets: Vec<(usize, usize)> = Vec::new();
+        for field in &want.fields {
+            if let (Extent::Bytes(size), false) = (field.extent, field.path.contains('.')) {
+                offsets.push((field.offset, size));
+            }
+        }
+        offsets.dedup();
+        let ours: Vec<(usize, usize)> = fields.iter().map(|field| (field.offset, field.size)).collect();
+        assert_eq!(ours, offsets, "{name}");
+        for field in fields {
+            let field_name = field.name.trim_start_matches("r#");
+            let known = want.fields.iter().any(|want| want.path == field_name && want.offset == field.offset);
+            assert!(known, "{name}.{field_name} has another name in the table");
+        }
+    }
+}
+
+#[test]
+fn the_statuses_are_the_table() {
+    let enumerators = table("hsakmttypes-2025-08.tsv").enumerators;
+    let want: Vec<(String, i64)> =
+        enumerators.into_iter().filter(|(name, _)| name.starts_with("HSAKMT_STATUS")).collect();
+    let ours: Vec<(String, i64)> =
+        Status::ALL.iter().map(|&status| (status.name().to_owned(), i64::from(status as u32))).collect();
+    assert_eq!(ours, want);
+}
+
+#[test]
+fn the_readme_lists_what_is_not_written() {
+    let readme = std::fs::read_to_string(workspace().join("README.md")).expect("README.md");
+    let (_, rest) = readme.split_once("<!-- unwritten:begin -->").expect("the marker where the list begins");
+    let (list, _) = rest.split_once("<!-- unwritten:end -->").expect("the marker where the list ends");
+    let is_name = |word: &&str| word.starts_with("hsaKmt");
+    let mut listed: Vec<&str> = list.split(|c: char| !c.is_alphanumeric() && c != '_').filter(is_name).collect();
+    let mut unwritten = capi::UNWRITTEN.to_vec();
+    listed.sort_unstable();
+    unwritten.sort_unstable();
+    assert_eq!(listed, unwritten, "README's list and capi/unwritten.rs differ");
+}
+
+#[test]
+fn what_is_not_written_is_part_of_the_interface() {
+    let exports = exports("exports-2025-08.txt");
+    for name in capi::UNWRITTEN.iter().chain(capi::RETIRED) {
+        assert!(exports.iter().any(|export| export == name), "{name}");
+    }
+}
