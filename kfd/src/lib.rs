@@ -13,5 +13,9 @@
 //! - [`topology`]: what machine this is, read from sysfs.
 //! - [`sim`]: a simulated KFD, in this process or behind another program's system calls.
 
+pub mod device;
+pub mod driver;
+pub mod host;
 pub mod opcode;
+pub mod topology;
 pub mod uapi;

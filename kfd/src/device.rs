@@ -1,0 +1,317 @@
+//! An open `/dev/kfd`, and the render nodes beside it: [`Device`] has one short method per ioctl, [`RenderNode`] is
+//! what a GPU's buffers are mapped through.
+//!
+//! What comes in: ids, handles and addresses as types. What goes out: the kernel's answer, or its error number as it
+//! is. What never happens: a decision, a retry other than [`restart`] (a signal arrived, or the kernel said "again"),
+//! or a heap allocation, except for the tile and aperture arrays of a machine with more than 64 GPUs.
+//!
+//! Each method is one of rustix's patterns. `Setter` is only used where the kernel writes nothing at all, through
+//! pointers in the struct neither; `Getter` where it reads nothing; all else is `Updater`. KFD copies a struct back on
+//! errors too, which is how a map that stopped half-way says how far it came.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use hsakmt_core::address::Bounds;
+use hsakmt_core::driver::{Bo, BoRequest, DmabufInfo, Errno, Handle, IpcImport, Partial, ProcessApertures};
+use hsakmt_core::flags::{IocFlags, MemFlags};
+use hsakmt_core::node::GpuId;
+use rustix::fs::{Mode, OFlags};
+use rustix::ioctl::{Getter, NoArg, Opcode, Setter, Updater};
+
+use crate::host::errno;
+use crate::opcode;
+use crate::uapi::*;
+
+mod arrays;
+mod render;
+#[cfg(test)]
+mod tests;
+
+pub use arrays::TileConfig;
+pub use render::RenderNode;
+
+/// Where the kernel's driver is.
+pub const PATH: &str = "/dev/kfd";
+
+/// Runs a system call again for as long as it was interrupted or asked to come back.
+fn restart<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> Result<T, Errno> {
+    loop {
+        match call() {
+            Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
+            result => return result.map_err(errno),
+        }
+    }
+}
+
+fn open(path: &str) -> Result<OwnedFd, Errno> {
+    restart(|| rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()))
+}
+
+/// An open `/dev/kfd`. The kernel's side of this process ends with the last copy of the fd.
+#[derive(Debug)]
+pub struct Device {
+    fd: OwnedFd,
+}
+
+impl AsFd for Device {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl From<OwnedFd> for Device {
+    /// Takes an fd for a KFD; whatever else it is answers each method with an error.
+    fn from(fd: OwnedFd) -> Device {
+        Device { fd }
+    }
+}
+
+impl Device {
+    /// Opens [`PATH`].
+    pub fn open() -> Result<Device, Errno> {
+        Ok(Device { fd: open(PATH)? })
+    }
+
+    /// # Safety
+    /// `OPCODE` fills a `T` and reads nothing.
+    unsafe fn get<const OPCODE: Opcode, T>(&self) -> Result<T, Errno> {
+        const { assert!(opcode::parts(OPCODE).2 == size_of::<T>()) };
+        restart(|| {
+            // SAFETY: the caller's promise.
+            let call = unsafe { Getter::<OPCODE, T>::new() };
+            // SAFETY: the kernel fills one `T`, as the caller promises.
+            unsafe { rustix::ioctl::ioctl(&self.fd, call) }
+        })
+    }
+
+    /// # Safety
+    /// `OPCODE` reads a `T` and writes nothing, through addresses in it neither; what it reads through them is there.
+    unsafe fn set<const OPCODE: Opcode, T: Copy>(&self, args: T) -> Result<(), Errno> {
+        const { assert!(opcode::parts(OPCODE).2 == size_of::<T>()) };
+        restart(|| {
+            // SAFETY: the caller's promise.
+            let call = unsafe { Setter::<OPCODE, T>::new(args) };
+            // SAFETY: the kernel only reads, as the caller promises.
+            unsafe { rustix::ioctl::ioctl(&self.fd, call) }
+        })
+    }
+
+    /// # Safety
+    /// `OPCODE` reads and writes a `T`; what it reads and writes through addresses in it is there and this call's own.
+    unsafe fn update<const OPCODE: Opcode, T>(&self, args: &mut T) -> Result<(), Errno> {
+        const { assert!(opcode::parts(OPCODE).2 == size_of::<T>()) };
+        restart(|| {
+            // SAFETY: the caller's promise.
+            let call = unsafe { Updater::<OPCODE, T>::new(args) };
+            // SAFETY: the kernel stays within what the caller promises.
+            unsafe { rustix::ioctl::ioctl(&self.fd, call) }
+        })
+    }
+
+    /// Version of the interface: major, minor.
+    #[doc(alias = "AMDKFD_IOC_GET_VERSION")]
+    pub fn version(&self) -> Result<(u32, u32), Errno> {
+        // SAFETY: the kernel fills the struct.
+        let args: GetVersionArgs = unsafe { self.get::<{ opcode::GET_VERSION }, _>() }?;
+        Ok((args.major_version, args.minor_version))
+    }
+
+    /// Makes this fd a process of its own in the kernel's eyes: a secondary context.
+    #[doc(alias = "AMDKFD_IOC_CREATE_PROCESS")]
+    pub fn create_process(&self) -> Result<(), Errno> {
+        restart(|| {
+            // SAFETY: the ioctl takes no argument.
+            let call = unsafe { NoArg::<{ opcode::CREATE_PROCESS }>::new() };
+            // SAFETY: the ioctl touches no memory of this process.
+            unsafe { rustix::ioctl::ioctl(&self.fd, call) }
+        })
+    }
+
+    /// Takes a GPU's address space, through its render node, for this process.
+    #[doc(alias = "AMDKFD_IOC_ACQUIRE_VM")]
+    pub fn acquire_vm(&self, gpu: GpuId, render: BorrowedFd<'_>) -> Result<(), Errno> {
+        let args = AcquireVmArgs { drm_fd: render.as_raw_fd() as u32, gpu_id: gpu.0 };
+        // SAFETY: the struct holds numbers only.
+        unsafe { self.set::<{ opcode::ACQUIRE_VM }, _>(args) }
+    }
+
+    /// Default cache policy of a GPU; `alternate` is always coherent.
+    #[doc(alias = "AMDKFD_IOC_SET_MEMORY_POLICY")]
+    pub fn set_memory_policy(&self, gpu: GpuId, coherent: bool, alternate: Bounds) -> Result<(), Errno> {
+        let default_policy = if coherent { KFD_IOC_CACHE_POLICY_COHERENT } else { KFD_IOC_CACHE_POLICY_NONCOHERENT };
+        let mut args = SetMemoryPolicyArgs {
+            gpu_id: gpu.0,
+            default_policy,
+            alternate_policy: KFD_IOC_CACHE_POLICY_COHERENT,
+            ..Default::default()
+        };
+        if !alternate.is_empty() {
+            args.alternate_aperture_base = alternate.base as u64;
+            args.alternate_aperture_size = (alternate.limit as u64 - alternate.base as u64).saturating_add(1);
+        }
+        // SAFETY: the struct holds numbers only; the range is GPU addresses.
+        unsafe { self.set::<{ opcode::SET_MEMORY_POLICY }, _>(args) }
+    }
+
+    /// Where scratch memory of a GPU is backed; the kernel gets `address >> 16`.
+    #[doc(alias = "AMDKFD_IOC_SET_SCRATCH_BACKING_VA")]
+    pub fn set_scratch_backing(&self, gpu: GpuId, address: u64) -> Result<(), Errno> {
+        let mut args = SetScratchBackingVaArgs { va_addr: address >> 16, gpu_id: gpu.0, pad: 0 };
+        // SAFETY: the struct holds numbers only.
+        unsafe { self.update::<{ opcode::SET_SCRATCH_BACKING_VA }, _>(&mut args) }
+    }
+
+    /// GPU and host clocks, read together.
+    #[doc(alias = "AMDKFD_IOC_GET_CLOCK_COUNTERS")]
+    pub fn clock_counters(&self, gpu: GpuId) -> Result<GetClockCountersArgs, Errno> {
+        let mut args = GetClockCountersArgs { gpu_id: gpu.0, ..Default::default() };
+        // SAFETY: the struct holds numbers only.
+        unsafe { self.update::<{ opcode::GET_CLOCK_COUNTERS }, _>(&mut args) }?;
+        Ok(args)
+    }
+
+    /// Makes a buffer object.
+    #[doc(alias = "AMDKFD_IOC_ALLOC_MEMORY_OF_GPU")]
+    pub fn alloc_memory(&self, request: BoRequest) -> Result<Bo, Errno> {
+        let mut args = AllocMemoryOfGpuArgs {
+            va_addr: request.va,
+            size: request.size,
+            handle: 0,
+            mmap_offset: request.user_address,
+            gpu_id: request.gpu.0,
+            flags: request.flags.bits(),
+        };
+        // SAFETY: the kernel itself writes to the struct alone. A userptr's pages become visible to the GPU, as the
+        // caller of a registration wants.
+        unsafe { self.update::<{ opcode::ALLOC_MEMORY_OF_GPU }, _>(&mut args) }?;
+        Ok(Bo { handle: Handle(args.handle), mmap_offset: args.mmap_offset })
+    }
+
+    /// Ends a buffer object; `EBUSY` while it is mapped.
+    #[doc(alias = "AMDKFD_IOC_FREE_MEMORY_OF_GPU")]
+    pub fn free_memory(&self, handle: Handle) -> Result<(), Errno> {
+        // SAFETY: the struct holds a number only.
+        unsafe { self.set::<{ opcode::FREE_MEMORY_OF_GPU }, _>(FreeMemoryOfGpuArgs { handle: handle.0 }) }
+    }
+
+    /// Maps a buffer object on GPUs, in order.
+    #[doc(alias = "AMDKFD_IOC_MAP_MEMORY_TO_GPU")]
+    pub fn map_memory(&self, handle: Handle, gpus: &[GpuId]) -> Result<(), Partial> {
+        arrays::by_gpus(gpus, |ids, count| {
+            let mut args = MapMemoryToGpuArgs {
+                handle: handle.0,
+                device_ids_array_ptr: ids.as_ptr().expose_provenance() as u64,
+                n_devices: count,
+                n_success: 0,
+            };
+            // SAFETY: the kernel reads `n_devices` ids, which the array has, and writes to the struct alone.
+            let result = unsafe { self.update::<{ opcode::MAP_MEMORY_TO_GPU }, _>(&mut args) };
+            result.map_err(|errno| (errno, args.n_success))
+        })
+    }
+
+    /// Unmaps a buffer object from GPUs, in order.
+    #[doc(alias = "AMDKFD_IOC_UNMAP_MEMORY_FROM_GPU")]
+    pub fn unmap_memory(&self, handle: Handle, gpus: &[GpuId]) -> Result<(), Partial> {
+        arrays::by_gpus(gpus, |ids, count| {
+            let mut args = UnmapMemoryFromGpuArgs {
+                handle: handle.0,
+                device_ids_array_ptr: ids.as_ptr().expose_provenance() as u64,
+                n_devices: count,
+                n_success: 0,
+            };
+            // SAFETY: as for mapping.
+            let result = unsafe { self.update::<{ opcode::UNMAP_MEMORY_FROM_GPU }, _>(&mut args) };
+            result.map_err(|errno| (errno, args.n_success))
+        })
+    }
+
+    /// Whether GPU page faults are retried: `mode` 0 turns it off, positive on, negative only asks. Answers the mode
+    /// after the call.
+    #[doc(alias = "AMDKFD_IOC_SET_XNACK_MODE")]
+    pub fn xnack_mode(&self, mode: i32) -> Result<i32, Errno> {
+        let mut args = SetXnackModeArgs { xnack_enabled: mode };
+        // SAFETY: the struct holds a number only.
+        unsafe { self.update::<{ opcode::SET_XNACK_MODE }, _>(&mut args) }?;
+        Ok(args.xnack_enabled)
+    }
+
+    /// Bytes of VRAM that could be allocated.
+    #[doc(alias = "AMDKFD_IOC_AVAILABLE_MEMORY")]
+    pub fn available_memory(&self, gpu: GpuId) -> Result<u64, Errno> {
+        let mut args = GetAvailableMemoryArgs { gpu_id: gpu.0, ..Default::default() };
+        // SAFETY: the struct holds numbers only.
+        unsafe { self.update::<{ opcode::AVAILABLE_MEMORY }, _>(&mut args) }?;
+        Ok(args.available)
+    }
+
+    /// Makes a buffer object of a dmabuf. The fd is a caller's number: if it is none, the kernel says so.
+    #[doc(alias = "AMDKFD_IOC_IMPORT_DMABUF")]
+    pub fn import_dmabuf(&self, dmabuf: RawFd, gpu: GpuId, va: u64) -> Result<Handle, Errno> {
+        let mut args = ImportDmabufArgs { va_addr: va, handle: 0, gpu_id: gpu.0, dmabuf_fd: dmabuf as u32 };
+        // SAFETY: the struct holds numbers only.
+        unsafe { self.update::<{ opcode::IMPORT_DMABUF }, _>(&mut args) }?;
+        Ok(Handle(args.handle))
+    }
+
+    /// Makes a dmabuf of a buffer object, closed on exec.
+    #[doc(alias = "AMDKFD_IOC_EXPORT_DMABUF")]
+    pub fn export_dmabuf(&self, handle: Handle) -> Result<OwnedFd, Errno> {
+        let mut args = ExportDmabufArgs { handle: handle.0, flags: OFlags::CLOEXEC.bits(), dmabuf_fd: 0 };
+        // SAFETY: the struct holds numbers only.
+        unsafe { self.update::<{ opcode::EXPORT_DMABUF }, _>(&mut args) }?;
+        let fd = RawFd::try_from(args.dmabuf_fd).map_err(|_| Errno(libc::EBADF))?;
+        // SAFETY: the kernel installed this fd for us a moment ago; nobody else knows it.
+        Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    }
+
+    /// Asks a dmabuf about itself and copies its metadata out as far as there is room; `Err((_, n))` says how many
+    /// bytes it has.
+    #[doc(alias = "AMDKFD_IOC_GET_DMABUF_INFO")]
+    pub fn dmabuf_info(&self, dmabuf: RawFd, metadata: &mut [u8]) -> Result<DmabufInfo, (Errno, u32)> {
+        let mut args = GetDmabufInfoArgs {
+            metadata_ptr: metadata.as_mut_ptr().expose_provenance() as u64,
+            metadata_size: u32::try_from(metadata.len()).unwrap_or(u32::MAX),
+            dmabuf_fd: dmabuf as u32,
+            ..Default::default()
+        };
+        // SAFETY: the kernel writes at most `metadata_size` bytes of metadata; the slice has them and is borrowed.
+        let result = unsafe { self.update::<{ opcode::GET_DMABUF_INFO }, _>(&mut args) };
+        result.map_err(|errno| (errno, args.metadata_size))?;
+        Ok(DmabufInfo {
+            size: args.size,
+            gpu: GpuId(args.gpu_id),
+            flags: IocFlags::from_bits_retain(args.flags),
+            metadata_size: args.metadata_size,
+        })
+    }
+
+    /// Names a buffer object for other processes; `flags` travel with the name.
+    #[doc(alias = "AMDKFD_IOC_IPC_EXPORT_HANDLE")]
+    pub fn ipc_export(&self, handle: Handle, gpu: GpuId, flags: MemFlags) -> Result<[u32; 4], Errno> {
+        let mut args =
+            IpcExportHandleArgs { handle: handle.0, gpu_id: gpu.0, flags: flags.bits(), ..Default::default() };
+        // SAFETY: the struct holds numbers only.
+        unsafe { self.update::<{ opcode::IPC_EXPORT_HANDLE }, _>(&mut args) }?;
+        Ok(args.share_handle)
+    }
+
+    /// Takes over a buffer object by name.
+    #[doc(alias = "AMDKFD_IOC_IPC_IMPORT_HANDLE")]
+    pub fn ipc_import(&self, share: [u32; 4], gpu: GpuId, va: u64) -> Result<IpcImport, Errno> {
+        let mut args = IpcImportHandleArgs { va_addr: va, share_handle: share, gpu_id: gpu.0, ..Default::default() };
+        // SAFETY: the struct holds numbers only.
+        unsafe { self.update::<{ opcode::IPC_IMPORT_HANDLE }, _>(&mut args) }?;
+        Ok(IpcImport {
+            handle: Handle(args.handle),
+            mmap_offset: args.mmap_offset,
+            flags: MemFlags::from_bits_retain(args.flags),
+        })
+    }
+
+    /// Every GPU's address ranges, in the kernel's order: fills `out` from the front and says how many GPUs there are.
+    #[doc(alias = "AMDKFD_IOC_GET_PROCESS_APERTURES_NEW")]
+    pub fn process_apertures(&self, out: &mut [ProcessApertures]) -> Result<usize, Errno> {
+        arrays::process_apertures(self, out)
+    }
+}

@@ -1,0 +1,240 @@
+//! The ioctls that carry arrays: GPU ids, apertures, tile configurations, SVM attributes.
+//!
+//! The arrays live on the stack, so that no call allocates while the memory manager holds its lock.
+
+use std::ffi::c_void;
+
+use hsakmt_core::address::Bounds;
+use hsakmt_core::driver::{Errno, Partial, ProcessApertures, SvmAttribute as Attribute};
+use hsakmt_core::node::GpuId;
+use rustix::ioctl::{Ioctl, IoctlOutput, Opcode};
+use zerocopy::FromZeros;
+
+use super::{Device, restart};
+use crate::opcode::{self, Command, MAX_SVM_ATTRIBUTES};
+use crate::uapi::*;
+
+/// GPU ids per ioctl. A longer list is several calls, which is the same to the kernel: it goes through a list in order.
+const IDS: usize = 64;
+
+/// Hands a list of GPUs to `call` in pieces, and adds up how many were done.
+pub(super) fn by_gpus(
+    gpus: &[GpuId],
+    mut call: impl FnMut(&[u32; IDS], u32) -> Result<(), (Errno, u32)>,
+) -> Result<(), Partial> {
+    let mut done = 0;
+    loop {
+        let rest = gpus.get(done..).unwrap_or_default();
+        let piece = rest.get(..IDS).unwrap_or(rest);
+        let mut ids = [0; IDS];
+        for (id, gpu) in ids.iter_mut().zip(piece) {
+            *id = gpu.0;
+        }
+        if let Err((errno, more)) = call(&ids, piece.len() as u32) {
+            return Err(Partial { errno, done: done + (more as usize).min(piece.len()) });
+        }
+        done += piece.len();
+        if done >= gpus.len() {
+            return Ok(());
+        }
+    }
+}
+
+/// Apertures that fit on the stack.
+const APERTURES: usize = 64;
+
+pub(super) fn process_apertures(device: &Device, out: &mut [ProcessApertures]) -> Result<usize, Errno> {
+    let mut few = [ProcessDeviceApertures::new_zeroed(); APERTURES];
+    let mut many = Vec::new();
+    let room = match few.get_mut(..out.len()) {
+        Some(room) => room,
+        None => {
+            many.resize(out.len(), ProcessDeviceApertures::new_zeroed());
+            many.as_mut_slice()
+        }
+    };
+    let filled = if room.is_empty() { 0 } else { ask_apertures(device, room)? };
+    for (to, from) in out.iter_mut().zip(room.iter().take(filled)) {
+        *to = ProcessApertures {
+            gpu: GpuId(from.gpu_id),
+            lds: bounds(from.lds_base, from.lds_limit),
+            scratch: bounds(from.scratch_base, from.scratch_limit),
+            gpuvm: bounds(from.gpuvm_base, from.gpuvm_limit),
+        };
+    }
+    // A full array may not be all: only a call without room says how many there are.
+    if filled < out.len() { Ok(filled) } else { ask_apertures(device, &mut []) }
+}
+
+fn ask_apertures(device: &Device, room: &mut [ProcessDeviceApertures]) -> Result<usize, Errno> {
+    let mut args = GetProcessAperturesNewArgs {
+        kfd_process_device_apertures_ptr: if room.is_empty() {
+            0
+        } else {
+            room.as_mut_ptr().expose_provenance() as u64
+        },
+        num_of_nodes: u32::try_from(room.len()).unwrap_or(u32::MAX),
+        pad: 0,
+    };
+    // SAFETY: the kernel writes at most `num_of_nodes` structs, which the borrowed slice has.
+    unsafe { device.update::<{ opcode::GET_PROCESS_APERTURES_NEW }, _>(&mut args) }?;
+    Ok(args.num_of_nodes as usize)
+}
+
+/// A range as the kernel gives it; what is no range, or lies above `usize::MAX`, is empty.
+fn bounds(base: u64, limit: u64) -> Bounds {
+    match (usize::try_from(base), usize::try_from(limit)) {
+        (Ok(base), Ok(limit)) if base < limit => Bounds::new(base, limit),
+        _ => Bounds::EMPTY,
+    }
+}
+
+/// How textures are tiled, as far as it is no array.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TileConfig {
+    /// How many tile configurations were filled in.
+    pub tiles: usize,
+    /// How many macro tile configurations were filled in.
+    pub macro_tiles: usize,
+    /// `GB_ADDR_CONFIG`
+    pub gb_addr_config: u32,
+    /// Memory banks.
+    pub banks: u32,
+    /// Memory ranks.
+    pub ranks: u32,
+}
+
+impl Device {
+    /// How textures are tiled on a GPU: fills both arrays from the front.
+    #[doc(alias = "AMDKFD_IOC_GET_TILE_CONFIG")]
+    pub fn tile_config(&self, gpu: GpuId, tiles: &mut [u32], macro_tiles: &mut [u32]) -> Result<TileConfig, Errno> {
+        let mut args = GetTileConfigArgs {
+            tile_config_ptr: tiles.as_mut_ptr().expose_provenance() as u64,
+            macro_tile_config_ptr: macro_tiles.as_mut_ptr().expose_provenance() as u64,
+            num_tile_configs: u32::try_from(tiles.len()).unwrap_or(u32::MAX),
+            num_macro_tile_configs: u32::try_from(macro_tiles.len()).unwrap_or(u32::MAX),
+            gpu_id: gpu.0,
+            ..Default::default()
+        };
+        // SAFETY: the kernel writes at most as many words as told, which the borrowed slices have.
+        unsafe { self.update::<{ opcode::GET_TILE_CONFIG }, _>(&mut args) }?;
+        Ok(TileConfig {
+            tiles: (args.num_tile_configs as usize).min(tiles.len()),
+            macro_tiles: (args.num_macro_tile_configs as usize).min(macro_tiles.len()),
+            gb_addr_config: args.gb_addr_config,
+            banks: args.num_banks,
+            ranks: args.num_ranks,
+        })
+    }
+
+    /// Sets attributes of a range of shared virtual memory; `EINVAL` for more than a request can carry.
+    #[doc(alias = "AMDKFD_IOC_SVM")]
+    pub fn svm_set(&self, start: u64, size: u64, attributes: &[Attribute]) -> Result<(), Errno> {
+        self.svm(KFD_IOCTL_SVM_OP_SET_ATTR, start, size, attributes).map(|_| ())
+    }
+
+    /// Reads attributes of a range of shared virtual memory. The kernel replaces each value; of an attribute that asks
+    /// for access it replaces the type.
+    #[doc(alias = "AMDKFD_IOC_SVM")]
+    pub fn svm_get(&self, start: u64, size: u64, attributes: &mut [Attribute]) -> Result<(), Errno> {
+        let answer = self.svm(KFD_IOCTL_SVM_OP_GET_ATTR, start, size, attributes)?;
+        for (to, from) in attributes.iter_mut().zip(answer.attributes) {
+            *to = Attribute { kind: from.kind, value: from.value };
+        }
+        Ok(())
+    }
+
+    fn svm(&self, op: u32, start: u64, size: u64, attributes: &[Attribute]) -> Result<SvmCall, Errno> {
+        let mut call = SvmCall {
+            args: SvmArgs { start_addr: start, size, op, nattr: attributes.len() as u32, attrs: [] },
+            attributes: [SvmAttribute::default(); MAX_SVM_ATTRIBUTES],
+        };
+        let Some(room) = call.attributes.get_mut(..attributes.len()) else { return Err(Errno::INVAL) };
+        for (to, from) in room.iter_mut().zip(attributes) {
+            *to = SvmAttribute { kind: from.kind, value: from.value };
+        }
+        let bytes = size_of::<SvmArgs>() + size_of_val(attributes);
+        let request = Command::Svm.request_with_size(bytes).ok_or(Errno::INVAL)?;
+        restart(|| {
+            let sized = Sized { request, call: &mut call };
+            // SAFETY: the kernel reads and writes as many bytes as the request says: the struct and the attributes
+            // behind it.
+            unsafe { rustix::ioctl::ioctl(self, sized) }
+        })?;
+        Ok(call)
+    }
+}
+
+/// The SVM ioctl's struct with room for as many attributes as a request can carry.
+#[repr(C)]
+struct SvmCall {
+    args: SvmArgs,
+    attributes: [SvmAttribute; MAX_SVM_ATTRIBUTES],
+}
+
+/// A call whose request says how many of its bytes take part.
+struct Sized<'a> {
+    request: Opcode,
+    call: &'a mut SvmCall,
+}
+
+// SAFETY: the request's size field is at most the size of `SvmCall` (checked where `Sized` is made: `request_with_size`
+// bounds it by what the array was dimensioned for), the pointer leads to one, and the kernel writes into it.
+unsafe impl Ioctl for Sized<'_> {
+    type Output = ();
+    const IS_MUTATING: bool = true;
+
+    fn opcode(&self) -> Opcode {
+        self.request
+    }
+
+    fn as_ptr(&mut self) -> *mut c_void {
+        std::ptr::from_mut(self.call).cast()
+    }
+
+    unsafe fn output_from_ptr(_: IoctlOutput, _: *mut c_void) -> rustix::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lists_of_gpus_go_in_pieces_and_add_up() {
+        let gpus: Vec<GpuId> = (0..150).map(GpuId).collect();
+        let mut seen = Vec::new();
+        let all = by_gpus(&gpus, |ids, count| {
+            seen.extend_from_slice(&ids[..count as usize]);
+            Ok(())
+        });
+        assert_eq!(all, Ok(()));
+        assert_eq!(seen, (0..150).collect::<Vec<u32>>());
+
+        let stopped = by_gpus(&gpus, |ids, _| if ids[0] == 64 { Err((Errno::INVAL, 5)) } else { Ok(()) });
+        assert_eq!(stopped, Err(Partial { errno: Errno::INVAL, done: 69 }));
+        let lying = by_gpus(&gpus[..3], |_, _| Err((Errno::INVAL, 1000)));
+        assert_eq!(lying, Err(Partial { errno: Errno::INVAL, done: 3 }));
+
+        let mut calls = 0;
+        let none = by_gpus(&[], |_, count| {
+            calls += 1;
+            if count == 0 { Err((Errno::INVAL, 0)) } else { Ok(()) }
+        });
+        assert_eq!((none, calls), (Err(Partial { errno: Errno::INVAL, done: 0 }), 1));
+    }
+
+    #[test]
+    fn what_is_no_range_is_empty() {
+        assert_eq!(bounds(0, 0), Bounds::EMPTY);
+        assert_eq!(bounds(2, 1), Bounds::EMPTY);
+        assert_eq!(bounds(0, 9), Bounds::new(0, 9));
+    }
+
+    #[test]
+    fn attributes_stand_right_behind_the_struct() {
+        assert_eq!(std::mem::offset_of!(SvmCall, attributes), size_of::<SvmArgs>());
+        assert!(size_of::<SvmCall>() <= opcode::MAX_SIZE);
+    }
+}

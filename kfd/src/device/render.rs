@@ -1,0 +1,124 @@
+//! A GPU's render node: what its buffers are mapped through, and the one question that topology needs DRM for.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use hsakmt_core::driver::Errno;
+use rustix::ioctl::{Opcode, Updater, opcode};
+use zerocopy::FromZeros;
+
+use super::{open, restart};
+use crate::topology::GpuFacts;
+
+/// A GPU's render node, `/dev/dri/renderD<minor>`.
+#[derive(Debug)]
+pub struct RenderNode {
+    fd: OwnedFd,
+}
+
+/// The request that `AMDGPU_INFO` takes.
+#[doc(alias = "drm_amdgpu_info")]
+#[derive(zerocopy::FromZeros)]
+#[repr(C)]
+struct InfoRequest {
+    return_pointer: u64,
+    return_size: u32,
+    query: u32,
+    /// A union; this query has no parameters.
+    parameters: [u32; 4],
+}
+
+/// The start of what `AMDGPU_INFO_DEV_INFO` returns; the kernel copies as much as is asked for.
+#[doc(alias = "drm_amdgpu_info_device")]
+#[derive(Clone, Copy, Default, zerocopy::FromBytes)]
+#[repr(C)]
+struct DeviceInfo {
+    device_id: u32,
+    chip_rev: u32,
+    external_rev: u32,
+    pci_rev: u32,
+    family: u32,
+    /// Engines, arrays, clocks and compute units.
+    between: [u32; 29],
+    ids_flags: u64,
+}
+
+/// `DRM_IOCTL_AMDGPU_INFO`: type 'd', driver command 5.
+const INFO: Opcode = opcode::write::<InfoRequest>(b'd', 0x40 + 5);
+
+/// `AMDGPU_INFO_DEV_INFO`
+const DEV_INFO: u32 = 0x16;
+
+/// `AMDGPU_IDS_FLAGS_FUSION`: the GPU of an APU.
+const FUSION: u64 = 1;
+
+impl RenderNode {
+    /// The minors that the kernel gives to render nodes.
+    pub const MINORS: std::ops::RangeInclusive<u32> = 128..=255;
+
+    /// Opens the render node with this minor; `EINVAL` for a minor that can be none.
+    pub fn open(minor: u32) -> Result<RenderNode, Errno> {
+        if !RenderNode::MINORS.contains(&minor) {
+            return Err(Errno::INVAL);
+        }
+        Ok(RenderNode { fd: open(&format!("/dev/dri/renderD{minor}"))? })
+    }
+
+    /// What amdgpu says about the GPU.
+    #[doc(alias = "AMDGPU_INFO_DEV_INFO")]
+    pub fn gpu_facts(&self) -> Result<GpuFacts, Errno> {
+        let mut info = DeviceInfo::new_zeroed();
+        let mut request = InfoRequest {
+            return_pointer: std::ptr::from_mut(&mut info).expose_provenance() as u64,
+            return_size: size_of::<DeviceInfo>() as u32,
+            query: DEV_INFO,
+            parameters: [0; 4],
+        };
+        restart(|| {
+            // SAFETY: INFO's struct is an `InfoRequest`.
+            let call = unsafe { Updater::<INFO, InfoRequest>::new(&mut request) };
+            // SAFETY: the kernel writes at most `return_size` bytes at `return_pointer`, where `info` has them.
+            unsafe { rustix::ioctl::ioctl(&self.fd, call) }
+        })?;
+        Ok(GpuFacts { pci_revision: info.pci_rev, family_id: info.family, integrated: info.ids_flags & FUSION != 0 })
+    }
+}
+
+impl AsFd for RenderNode {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl From<OwnedFd> for RenderNode {
+    /// Takes an fd for a render node; whatever else it is answers each question with an error.
+    fn from(fd: OwnedFd) -> RenderNode {
+        RenderNode { fd }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_structs_are_where_the_kernel_writes() {
+        assert_eq!(size_of::<InfoRequest>(), 32);
+        assert_eq!(INFO, 0x4020_6445);
+        assert_eq!(std::mem::offset_of!(DeviceInfo, family), 16);
+        assert_eq!(std::mem::offset_of!(DeviceInfo, ids_flags), 136);
+        assert_eq!(size_of::<DeviceInfo>(), 144);
+    }
+
+    #[test]
+    fn minors_that_are_no_render_nodes_are_refused() {
+        for minor in [0, 127, 256, u32::MAX] {
+            assert_eq!(RenderNode::open(minor).err(), Some(Errno::INVAL));
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_no_gpu_has_no_facts() {
+        let null = RenderNode::from(open("/dev/null").unwrap());
+        assert_eq!(null.gpu_facts(), Err(Errno::NOTTY));
+    }
+}

@@ -1,0 +1,79 @@
+//! Every method on fds that are no KFD, and the loop that restarts calls.
+
+use super::*;
+use hsakmt_core::driver::SvmAttribute as Attribute;
+
+const GPU: GpuId = GpuId(1);
+const BO: Handle = Handle(1);
+
+/// What each method answers, by name.
+fn answers(device: &Device) -> Vec<(&'static str, Option<Errno>)> {
+    let request = BoRequest { gpu: GPU, va: 0, size: 4096, flags: IocFlags::VRAM, user_address: 0 };
+    let apertures = ProcessApertures { gpu: GPU, lds: Bounds::EMPTY, scratch: Bounds::EMPTY, gpuvm: Bounds::EMPTY };
+    let mut attributes = [Attribute { kind: Attribute::SET_FLAGS, value: 0 }; 3];
+    vec![
+        ("version", device.version().err()),
+        ("create_process", device.create_process().err()),
+        ("acquire_vm", device.acquire_vm(GPU, device.as_fd()).err()),
+        ("set_memory_policy", device.set_memory_policy(GPU, true, Bounds::new(0, usize::MAX)).err()),
+        ("set_scratch_backing", device.set_scratch_backing(GPU, 1 << 32).err()),
+        ("clock_counters", device.clock_counters(GPU).err()),
+        ("alloc_memory", device.alloc_memory(request).err()),
+        ("free_memory", device.free_memory(BO).err()),
+        ("map_memory", device.map_memory(BO, &[GPU; 100]).err().map(|partial| partial.errno)),
+        ("unmap_memory", device.unmap_memory(BO, &[]).err().map(|partial| partial.errno)),
+        ("xnack_mode", device.xnack_mode(-1).err()),
+        ("available_memory", device.available_memory(GPU).err()),
+        ("import_dmabuf", device.import_dmabuf(-1, GPU, 0).err()),
+        ("export_dmabuf", device.export_dmabuf(BO).err()),
+        ("dmabuf_info", device.dmabuf_info(-1, &mut [0; 64]).err().map(|(errno, _)| errno)),
+        ("ipc_export", device.ipc_export(BO, GPU, MemFlags::empty()).err()),
+        ("ipc_import", device.ipc_import([0; 4], GPU, 0).err()),
+        ("process_apertures", device.process_apertures(&mut [apertures; 4]).err()),
+        ("process_apertures, many", device.process_apertures(&mut vec![apertures; 1000]).err()),
+        ("process_apertures, none", device.process_apertures(&mut []).err()),
+        ("tile_config", device.tile_config(GPU, &mut [0; 4], &mut []).err()),
+        ("svm_set", device.svm_set(0, 4096, &attributes).err()),
+        ("svm_set, none", device.svm_set(0, 4096, &[]).err()),
+        ("svm_get", device.svm_get(0, 4096, &mut attributes).err()),
+    ]
+}
+
+#[test]
+fn a_file_that_is_no_kfd_has_none_of_its_ioctls() {
+    let null = Device::from(open("/dev/null").unwrap());
+    for (method, answer) in answers(&null) {
+        assert_eq!(answer, Some(Errno::NOTTY), "{method}");
+    }
+}
+
+#[test]
+fn a_path_fd_is_good_for_nothing() {
+    // An O_PATH fd is open, yet every ioctl on it is EBADF, as on a number that is no fd at all.
+    let path = rustix::fs::open("/dev/null", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap();
+    for (method, answer) in answers(&Device::from(path)) {
+        assert_eq!(answer, Some(Errno(libc::EBADF)), "{method}");
+    }
+}
+
+#[test]
+fn more_attributes_than_a_request_can_carry_are_refused_here() {
+    let null = Device::from(open("/dev/null").unwrap());
+    let attribute = Attribute { kind: Attribute::SET_FLAGS, value: 0 };
+    let most = vec![attribute; opcode::MAX_SVM_ATTRIBUTES];
+    assert_eq!(null.svm_set(0, 4096, &most), Err(Errno::NOTTY));
+    assert_eq!(null.svm_set(0, 4096, &vec![attribute; most.len() + 1]), Err(Errno::INVAL));
+}
+
+#[test]
+fn interrupted_calls_are_restarted_and_others_are_not() {
+    use rustix::io::Errno as E;
+    let mut answers = [Err(E::INTR), Err(E::AGAIN), Err(E::INTR), Ok(7), Err(E::INVAL)].into_iter();
+    assert_eq!(restart(|| answers.next().unwrap()), Ok(7));
+    assert_eq!(restart(|| answers.next().unwrap()), Err(Errno::INVAL));
+}
+
+#[test]
+fn what_is_not_there_does_not_open() {
+    assert_eq!(open("/no/such/file").err(), Some(Errno(libc::ENOENT)));
+}

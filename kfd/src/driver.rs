@@ -1,0 +1,171 @@
+//! The real thing: [`KfdDriver`] answers the memory manager's verbs with `/dev/kfd`, the render nodes and this
+//! process's address space.
+//!
+//! It decides nothing. Each verb is one call of [`Device`] or of [`HostSpace`]; what it adds is the table from GPU to
+//! render node, which both acquiring a GPU and mapping its buffers need.
+//!
+//! The manager only passes ranges that it reserved here and that no object outside it owns; the SAFETY notes below
+//! rest on that, and it is the contract of [`Driver`].
+
+use std::os::fd::{AsFd, IntoRawFd};
+
+use hsakmt_core::address::Bounds;
+use hsakmt_core::driver::{
+    Bo, BoRequest, DmabufInfo, Driver, Errno, Handle, HostMap, IpcImport, Partial, ProcessApertures, SvmAttribute,
+    VaRequest,
+};
+use hsakmt_core::flags::MemFlags;
+use hsakmt_core::node::GpuId;
+
+use crate::device::{Device, RenderNode};
+use crate::host::HostSpace;
+use crate::topology::Topology;
+
+/// An open KFD with all its GPUs.
+#[derive(Debug)]
+pub struct KfdDriver {
+    device: Device,
+    renders: Vec<(GpuId, RenderNode)>,
+    space: HostSpace,
+}
+
+impl KfdDriver {
+    /// A driver for the GPUs of `topology`: opens their render nodes.
+    pub fn new(device: Device, topology: &Topology) -> Result<KfdDriver, Errno> {
+        let mut driver = KfdDriver::without_gpus(device);
+        driver.add_gpus(topology)?;
+        Ok(driver)
+    }
+
+    /// A driver that knows no GPU yet, for a process that has opened KFD but not read the topology.
+    pub fn without_gpus(device: Device) -> KfdDriver {
+        KfdDriver { device, renders: Vec::new(), space: HostSpace::new() }
+    }
+
+    /// Opens the render nodes of GPUs that the driver does not know yet. If one fails none is added.
+    pub fn add_gpus(&mut self, topology: &Topology) -> Result<(), Errno> {
+        let mut new = Vec::new();
+        for node in topology.nodes.iter().filter(|node| node.gpu_id != 0) {
+            let gpu = GpuId(node.gpu_id);
+            if self.render(gpu).is_err() {
+                new.push((gpu, RenderNode::open(node.drm_render_minor)?));
+            }
+        }
+        self.renders.append(&mut new);
+        Ok(())
+    }
+
+    /// The device, for the ioctls that are no verbs of the manager.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// The render node of a GPU; `EINVAL` for one the driver does not know.
+    pub fn render(&self, gpu: GpuId) -> Result<&RenderNode, Errno> {
+        let found = self.renders.iter().find(|(id, _)| *id == gpu);
+        found.map(|(_, render)| render).ok_or(Errno::INVAL)
+    }
+}
+
+impl Driver for KfdDriver {
+    fn reserve(&mut self, request: VaRequest) -> Result<usize, Errno> {
+        self.space.reserve(request)
+    }
+
+    fn release(&mut self, address: usize, size: usize) {
+        // SAFETY: the manager gives back what it reserved, after the last use.
+        unsafe { self.space.release(address, size) }
+    }
+
+    fn host_map(&mut self, address: usize, size: usize, what: HostMap) -> Result<(), Errno> {
+        match what {
+            HostMap::Device { gpu, offset, access } => {
+                let render = self.render(gpu)?.as_fd();
+                // SAFETY: the manager owns the range; the bytes are those of its own buffer.
+                unsafe { self.space.map_file(address, size, render, offset, access) }
+            }
+            HostMap::Mmio { offset } => {
+                let kfd = self.device.as_fd();
+                // SAFETY: the manager owns the range; the page is the MMIO page it allocated.
+                unsafe { self.space.map_file(address, size, kfd, offset, true) }
+            }
+            HostMap::Anonymous { node, flags } => {
+                // SAFETY: the manager owns the range.
+                unsafe { self.space.map_anonymous(address, size, node, flags) }
+            }
+            HostMap::Reserved => {
+                // SAFETY: the manager owns the range.
+                unsafe { self.space.map_reserved(address, size) }
+            }
+        }
+    }
+
+    fn host_alloc(&mut self, size: usize, align: usize, flags: MemFlags) -> Result<usize, Errno> {
+        self.space.alloc(size, align, flags)
+    }
+
+    fn touch(&mut self, address: usize, size: usize) {
+        // SAFETY: only called when the user asked for wild userptrs to be fatal.
+        unsafe { self.space.touch(address, size) }
+    }
+
+    fn process_apertures(&mut self, out: &mut [ProcessApertures]) -> Result<usize, Errno> {
+        self.device.process_apertures(out)
+    }
+
+    fn acquire_vm(&mut self, gpu: GpuId) -> Result<(), Errno> {
+        self.device.acquire_vm(gpu, self.render(gpu)?.as_fd())
+    }
+
+    fn set_memory_policy(&mut self, gpu: GpuId, coherent: bool, alternate: Bounds) -> Result<(), Errno> {
+        self.device.set_memory_policy(gpu, coherent, alternate)
+    }
+
+    fn set_scratch_backing(&mut self, gpu: GpuId, address: u64) -> Result<(), Errno> {
+        self.device.set_scratch_backing(gpu, address)
+    }
+
+    fn alloc(&mut self, request: BoRequest) -> Result<Bo, Errno> {
+        self.device.alloc_memory(request)
+    }
+
+    fn free(&mut self, handle: Handle) -> Result<(), Errno> {
+        self.device.free_memory(handle)
+    }
+
+    fn map(&mut self, handle: Handle, gpus: &[GpuId]) -> Result<(), Partial> {
+        self.device.map_memory(handle, gpus)
+    }
+
+    fn unmap(&mut self, handle: Handle, gpus: &[GpuId]) -> Result<(), Partial> {
+        self.device.unmap_memory(handle, gpus)
+    }
+
+    fn svm_set(&mut self, start: u64, size: u64, attributes: &[SvmAttribute]) -> Result<(), Errno> {
+        self.device.svm_set(start, size, attributes)
+    }
+
+    fn svm_get(&mut self, start: u64, size: u64, attributes: &mut [SvmAttribute]) -> Result<(), Errno> {
+        self.device.svm_get(start, size, attributes)
+    }
+
+    fn dmabuf_info(&mut self, fd: i32, metadata: &mut [u8]) -> Result<DmabufInfo, (Errno, u32)> {
+        self.device.dmabuf_info(fd, metadata)
+    }
+
+    fn dmabuf_import(&mut self, fd: i32, gpu: GpuId, va: u64) -> Result<Handle, Errno> {
+        self.device.import_dmabuf(fd, gpu, va)
+    }
+
+    fn dmabuf_export(&mut self, handle: Handle) -> Result<i32, Errno> {
+        self.device.export_dmabuf(handle).map(IntoRawFd::into_raw_fd)
+    }
+
+    fn ipc_export(&mut self, handle: Handle, gpu: GpuId, flags: MemFlags) -> Result<[u32; 4], Errno> {
+        self.device.ipc_export(handle, gpu, flags)
+    }
+
+    fn ipc_import(&mut self, share: [u32; 4], gpu: GpuId, va: u64) -> Result<IpcImport, Errno> {
+        self.device.ipc_import(share, gpu, va)
+    }
+}
