@@ -213,3 +213,68 @@ pub trait Driver {
     /// Takes one over by such a name.
     fn ipc_import(&mut self, share: [u32; 4], gpu: GpuId, va: u64) -> Result<IpcImport, Errno>;
 }
+
+/// A boxed driver is a driver.
+#[cfg(feature = "alloc")]
+impl<D: Driver + ?Sized> Driver for alloc::boxed::Box<D> {
+    fn reserve(&mut self, request: VaRequest) -> Result<usize, Errno> {
+        (**self).reserve(request)
+    }
+    fn release(&mut self, address: usize, size: usize) {
+        (**self).release(address, size)
+    }
+    fn host_map(&mut self, address: usize, size: usize, what: HostMap) -> Result<(), Errno> {
+        (**self).host_map(address, size, what)
+    }
+    fn host_alloc(&mut self, size: usize, align: usize, flags: MemFlags) -> Result<usize, Errno> {
+        (**self).host_alloc(size, align, flags)
+    }
+    fn touch(&mut self, address: usize, size: usize) {
+        (**self).touch(address, size)
+    }
+    fn process_apertures(&mut self, out: &mut [ProcessApertures]) -> Result<usize, Errno> {
+        (**self).process_apertures(out)
+    }
+    fn acquire_vm(&mut self, gpu: GpuId) -> Result<(), Errno> {
+        (**self).acquire_vm(gpu)
+    }
+    fn set_memory_policy(&mut self, gpu: GpuId, coherent: bool, alternate: Bounds) -> Result<(), Errno> {
+        (**self).set_memory_policy(gpu, coherent, alternate)
+    }
+    fn set_scratch_backing(&mut self, gpu: GpuId, address: u64) -> Result<(), Errno> {
+        (**self).set_scratch_backing(gpu, address)
+    }
+    fn alloc(&mut self, request: BoRequest) -> Result<Bo, Errno> {
+        (**self).alloc(request)
+    }
+    fn free(&mut self, handle: Handle) -> Result<(), Errno> {
+        (**self).free(handle)
+    }
+    fn map(&mut self, handle: Handle, gpus: &[GpuId]) -> Result<(), Partial> {
+        (**self).map(handle, gpus)
+    }
+    fn unmap(&mut self, handle: Handle, gpus: &[GpuId]) -> Result<(), Partial> {
+        (**self).unmap(handle, gpus)
+    }
+    fn svm_set(&mut self, start: u64, size: u64, attributes: &[SvmAttribute]) -> Result<(), Errno> {
+        (**self).svm_set(start, size, attributes)
+    }
+    fn svm_get(&mut self, start: u64, size: u64, attributes: &mut [SvmAttribute]) -> Result<(), Errno> {
+        (**self).svm_get(start, size, attributes)
+    }
+    fn dmabuf_info(&mut self, fd: i32, metadata: &mut [u8]) -> Result<DmabufInfo, (Errno, u32)> {
+        (**self).dmabuf_info(fd, metadata)
+    }
+    fn dmabuf_import(&mut self, fd: i32, gpu: GpuId, va: u64) -> Result<Handle, Errno> {
+        (**self).dmabuf_import(fd, gpu, va)
+    }
+    fn dmabuf_export(&mut self, handle: Handle) -> Result<i32, Errno> {
+        (**self).dmabuf_export(handle)
+    }
+    fn ipc_export(&mut self, handle: Handle, gpu: GpuId, flags: MemFlags) -> Result<[u32; 4], Errno> {
+        (**self).ipc_export(handle, gpu, flags)
+    }
+    fn ipc_import(&mut self, share: [u32; 4], gpu: GpuId, va: u64) -> Result<IpcImport, Errno> {
+        (**self).ipc_import(share, gpu, va)
+    }
+}

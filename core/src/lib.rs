@@ -1,9 +1,55 @@
+//! GPU memory bookkeeping whose look-ups wait for nobody.
+//!
+//! Any address in; what it is out: kind of object, node, flags, CPU and GPU address, size, nodes it is registered to and
+//! mapped on, user data. That is `hsaKmtQueryPointerInfo` of AMD's user-mode thunk `libhsakmt`. Here it is a walk
+//! through an immutable snapshot: no lock, no system call, no allocation, no retry.
+//!
+//! ```text
+//! read:   address -> aperture -> object -> info                          Session::query_pointer, any thread
+//!            |          |           |        |
+//!         lookup     aperture  tree, userptr info
+//!
+//! write:  verb -> decide -> driver -> edit -> publish -> retire          Manager, one at a time
+//!            |       |         |        |        |         |
+//!         manager  ledger   driver  tree::edit registry  epoch
+//! ```
+//!
+//! | room | what is in it |
+//! |---|---|
+//! | [`address`], [`node`], [`flags`], [`info`], [`error`] | the words everything is said in |
+//! | [`aperture`] | which index an address is looked for in |
+//! | [`record`], [`list`] | what readers see of an object: one cache line, and its lists of nodes |
+//! | `tree`, `userptr` | a persistent B+ tree; the second index, whose intervals overlap |
+//! | [`snapshot`], `lookup` | everything at one instant, and THE READ PATH |
+//! | [`epoch`] | when retired memory may be reused: crossbeam-epoch, or fixed reader slots |
+//! | [`pool`] | where memory comes from |
+//! | [`registry`], [`reader`] | one writer, many readers, the single store that connects them |
+//! | [`driver`] | what a device must answer |
+//! | `ledger`, `va`, [`manager`] | what only the writer knows, whose addresses are whose, and every verb with its undo |
+//!
+//! The crate is `no_std`. Feature `alloc` (default) adds the crossbeam-epoch domain and the memory manager; without it
+//! the trees, look-up and registry stand over whatever [`pool::Memory`] the caller has.
+//!
+//! # Example
+//! ```
+//! use hsakmt_core::{address::PageSize, pool::Heap, registry::Registry};
+//!
+//! let mut registry = Registry::new();
+//! let (_writer, readers) = registry.split(PageSize::FOUR_KIB, Heap)?;
+//! let mut reader = readers.reader().expect("crossbeam has a place for everyone");
+//! let mut session = reader.session();
+//! assert_eq!(session.query_pointer(0x1000)?.size, 0, "nothing there yet");
+//! # Ok::<(), hsakmt_core::error::Error>(())
+//! ```
 #![no_std]
-//! placeholder, being written
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable)]
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable))]
+
 #[cfg(feature = "alloc")]
 extern crate alloc;
 #[cfg(test)]
 extern crate std;
+
 pub mod address;
 pub mod aperture;
 pub mod driver;
@@ -11,8 +57,12 @@ pub mod epoch;
 pub mod error;
 pub mod flags;
 pub mod info;
+#[cfg(feature = "alloc")]
+mod ledger;
 pub mod list;
 mod lookup;
+#[cfg(feature = "alloc")]
+pub mod manager;
 pub mod node;
 pub mod pool;
 pub mod reader;
@@ -21,3 +71,5 @@ pub mod registry;
 pub mod snapshot;
 mod tree;
 mod userptr;
+#[cfg(feature = "alloc")]
+mod va;

@@ -81,6 +81,13 @@ impl<D> Registry<D> {
         &self.domain
     }
 
+    /// Whether there is anything to see. Wait-free, one load.
+    #[inline]
+    pub fn is_open(&self) -> bool {
+        // Relaxed: nothing behind the pointer is read.
+        !self.root.load(Ordering::Relaxed).is_null()
+    }
+
     /// Counts publishes. A caller that remembers answers may use one as long as this has not moved since before it
     /// asked. Wait-free, one load.
     #[inline]
@@ -321,7 +328,12 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
         let known = self.find_start(aperture, start).ok_or(Error::Failed)?;
         self.top_up(1)?;
         let (by_address, by_userptr) = (ByAddress::key(&known), ByUserptr::key(&known));
-        self.edit(aperture, &known, |edit, root| edit.remove(root, by_address), |edit, root| edit.remove(root, by_userptr))
+        self.edit(
+            aperture,
+            &known,
+            |edit, root| edit.remove(root, by_address),
+            |edit, root| edit.remove(root, by_userptr),
+        )
     }
 
     /// One change to one object, in its address index and, for a userptr, in the userptr index; then publishes.

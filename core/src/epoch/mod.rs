@@ -41,7 +41,7 @@ pub unsafe trait Domain: Sync {
     /// Leaves and enters again, so that a long-held guard does not hold memory back. Wait-free.
     fn refresh(guard: &mut Self::Guard<'_>);
 
-    /// The writer's side; one per domain at a time.
+    /// The writer's side. Several writers may share a domain.
     fn grace(&self) -> Self::Grace<'_>;
 }
 

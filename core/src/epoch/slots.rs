@@ -15,7 +15,7 @@
 //!
 //! | line | order | pairs with | protects |
 //! |---|---|---|---|
-//! | `enter`: epoch load | Acquire | `begin`: epoch store, Release | a reader of epoch `p` sees what was published before `p` |
+//! | `enter`: epoch load | Acquire | `begin`: epoch add, AcqRel | a reader of epoch `p` sees what was published before `p` |
 //! | `enter`, `leave`: slot store | Release | `passed`: slot load, Acquire | reads before reuse |
 //! | `enter`: light barrier | - | `begin`: heavy barrier | slot store against root load |
 //! | `claim`, `release`: owner | AcqRel / Release | each other | one thread per slot |
@@ -33,8 +33,8 @@ use super::{Domain, Grace};
 pub unsafe trait Barrier: Sync {
     /// The reader's half, on every entry.
     fn light(&self);
-    /// The writer's half, once per grace period.
-    fn heavy(&self);
+    /// The writer's half, once per grace period. `false` when it could not be had: then the period never passes.
+    fn heavy(&self) -> bool;
 }
 
 /// Both halves are full fences: right everywhere, and what a reader pays without help from the kernel.
@@ -48,8 +48,9 @@ unsafe impl Barrier for Fences {
         fence(Ordering::SeqCst);
     }
 
-    fn heavy(&self) {
+    fn heavy(&self) -> bool {
         fence(Ordering::SeqCst);
+        true
     }
 }
 
@@ -72,8 +73,9 @@ unsafe impl Barrier for SingleCore {
         compiler_fence(Ordering::SeqCst);
     }
 
-    fn heavy(&self) {
+    fn heavy(&self) -> bool {
         compiler_fence(Ordering::SeqCst);
+        true
     }
 }
 
@@ -81,14 +83,15 @@ unsafe impl Barrier for SingleCore {
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct Slot {
-    /// 0 while outside, else the epoch it entered in.
+    /// 0 while outside, else `2 * epoch + 1` of the epoch it entered in.
     active: AtomicUsize,
     /// 0 while free, else whoever claimed it.
     owner: AtomicUsize,
 }
 
 impl Slot {
-    const FREE: Slot = Slot { active: AtomicUsize::new(0), owner: AtomicUsize::new(0) };
+    /// Nobody's: what a thread without a slot may point to.
+    pub const FREE: Slot = Slot { active: AtomicUsize::new(0), owner: AtomicUsize::new(0) };
 
     /// Whether `owner` claimed it and it has not been taken away since (a fork wipes it).
     #[inline(always)]
@@ -98,11 +101,12 @@ impl Slot {
     }
 }
 
-/// Readers tracked by `N` slots.
+/// Readers tracked by `N` slots. All zero when new, so that a `static` one costs no space in the file, and one that a
+/// fork wiped is new.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Slots<const N: usize, B> {
-    /// Counts grace periods from 1; 0 before the first use.
+    /// Counts grace periods.
     epoch: AtomicUsize,
     /// Slots ever claimed are below this: as far as the writer looks.
     used: AtomicUsize,
@@ -113,7 +117,7 @@ pub struct Slots<const N: usize, B> {
 impl<const N: usize, B: Barrier> Slots<N, B> {
     /// A domain without readers; fit for a `static`.
     pub const fn new(barrier: B) -> Slots<N, B> {
-        Slots { epoch: AtomicUsize::new(1), used: AtomicUsize::new(0), barrier, slots: [Slot::FREE; N] }
+        Slots { epoch: AtomicUsize::new(0), used: AtomicUsize::new(0), barrier, slots: [Slot::FREE; N] }
     }
 
     /// The barrier.
@@ -149,10 +153,16 @@ impl<const N: usize, B: Barrier> Slots<N, B> {
     pub unsafe fn enter_slot<'d>(&'d self, slot: &'d Slot) -> Inside<'d> {
         let before = slot.active.load(Ordering::Relaxed);
         if before == 0 {
-            slot.active.store(self.epoch.load(Ordering::Acquire), Ordering::Release);
-            self.barrier.light();
+            self.stamp(slot);
         }
         Inside { slot, before }
+    }
+
+    #[inline(always)]
+    fn stamp(&self, slot: &Slot) {
+        let epoch = self.epoch.load(Ordering::Acquire);
+        slot.active.store(epoch.wrapping_mul(2) | 1, Ordering::Release);
+        self.barrier.light();
     }
 }
 
@@ -226,15 +236,11 @@ unsafe impl<const N: usize, B: Barrier> Domain for Slots<N, B> {
     #[inline(always)]
     fn refresh(guard: &mut Entered<'_, N, B>) {
         if guard.inside.before == 0 {
-            guard.inside.slot.active.store(guard.domain.epoch.load(Ordering::Acquire), Ordering::Release);
-            guard.domain.barrier.light();
+            guard.domain.stamp(guard.inside.slot);
         }
     }
 
     fn grace(&self) -> Periods<'_, N, B> {
-        // A wiped domain (fork) starts again at 1. Only the one writer stores the epoch.
-        let epoch = self.epoch.load(Ordering::Relaxed).max(1);
-        self.epoch.store(epoch, Ordering::Release);
         Periods { domain: self }
     }
 }
@@ -247,17 +253,18 @@ pub struct Periods<'d, const N: usize, B: Barrier> {
 
 impl<const N: usize, B: Barrier> Grace for Periods<'_, N, B> {
     fn begin(&mut self) -> usize {
-        self.domain.barrier.heavy();
-        let period = self.domain.epoch.load(Ordering::Relaxed) + 1;
-        self.domain.epoch.store(period, Ordering::Release);
-        period
+        if !self.domain.barrier.heavy() {
+            return usize::MAX;
+        }
+        // Several writers may share a domain: each has its own period.
+        self.domain.epoch.fetch_add(1, Ordering::AcqRel) + 1
     }
 
     fn passed(&mut self, period: usize) -> bool {
         let used = self.domain.used.load(Ordering::Acquire);
         self.domain.slots.iter().take(used).all(|slot| {
             let active = slot.active.load(Ordering::Acquire);
-            active == 0 || active >= period
+            active == 0 || active / 2 >= period
         })
     }
 }
