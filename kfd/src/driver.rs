@@ -7,7 +7,7 @@
 //! The manager only passes ranges that it reserved here and that no object outside it owns; the SAFETY notes below
 //! rest on that, and it is the contract of [`Driver`].
 
-use std::os::fd::{AsFd, IntoRawFd};
+use std::os::fd::{AsFd, AsRawFd, IntoRawFd, RawFd};
 
 use hsakmt_core::address::Bounds;
 use hsakmt_core::driver::{
@@ -58,6 +58,12 @@ impl KfdDriver {
     /// The device, for the ioctls that are no verbs of the manager.
     pub fn device(&self) -> &Device {
         &self.device
+    }
+
+    /// The numbers of all descriptors it holds: what a forked child inherits and must close.
+    pub fn raw_fds(&self) -> Vec<RawFd> {
+        let renders = self.renders.iter().map(|(_, render)| render.as_fd().as_raw_fd());
+        std::iter::once(self.device.as_fd().as_raw_fd()).chain(renders).collect()
     }
 
     /// The render node of a GPU; `EINVAL` for one the driver does not know.

@@ -1,5 +1,46 @@
-//! placeholder
+//! The process side of the thunk: what a running program needs around [`hsakmt_core`], as a safe Rust API and as the C
+//! ABI of `libhsakmt.so.1`.
+//!
+//! ```text
+//! query:  capi::pointer -> thread (my slot) -> shared (root) -> core: snapshot -> info      no lock
+//! verb:   capi::memory  -> context (the lock) -> core: manager -> backend (/dev/kfd)        one at a time
+//! ```
+//!
+//! | room | what is in it |
+//! |---|---|
+//! | [`context`] | open, close, fork; [`Context`] with every verb |
+//! | [`shared`] | the memory that readers touch and a fork wipes |
+//! | [`thread`] | a thread's reader slot |
+//! | [`system`], `banks` | the topology snapshot and what is told of it |
+//! | [`backend`] | `/dev/kfd`, or the simulated machine in this process |
+//! | [`memory`], `environment` | where blocks come from; the variables the library honours |
+//! | [`status`], [`ctypes`], [`capi`] | the C face |
+//!
+//! ```no_run
+//! use hsakmt::context::Context;
+//!
+//! let context = Context::primary();
+//! context.open()?;
+//! context.acquire_system_properties()?;
+//! let kind = context.query_pointer(0x7f00_0000_0000, |info| info.kind)?;
+//! println!("{kind:?}");
+//! context.close()?;
+//! # Ok::<(), hsakmt_core::error::Error>(())
+//! ```
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+pub mod backend;
+mod banks;
 pub mod capi;
+pub mod context;
 pub mod ctypes;
+mod environment;
+pub mod memory;
+mod memory_api;
+pub mod shared;
 pub mod status;
+pub mod system;
+pub mod thread;
+
+pub use context::Context;

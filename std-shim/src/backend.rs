@@ -1,0 +1,68 @@
+//! What stands behind an open channel: the real `/dev/kfd`, or the simulated machine in this process.
+//!
+//! [`Backend`] is the memory manager's [`Driver`] plus the few things a process asks that are not about objects.
+
+use std::fmt::Debug;
+use std::os::fd::RawFd;
+
+use hsakmt_core::driver::{Driver, Errno};
+use hsakmt_core::node::GpuId;
+use hsakmt_kfd::device::Device;
+use hsakmt_kfd::driver::KfdDriver;
+use hsakmt_kfd::topology::Topology;
+
+/// A channel to a KFD.
+pub trait Backend: Driver + Debug + Send {
+    /// The interface's version: major, minor.
+    fn version(&self) -> Result<(u32, u32), Errno>;
+    /// The machine, as it is now. `svm_api` off hides that capability of every node.
+    fn topology(&self, svm_api: bool) -> Result<Topology, Errno>;
+    /// Makes the topology's GPUs usable.
+    fn add_gpus(&mut self, topology: &Topology) -> Result<(), Errno>;
+    /// Bytes of device memory that can still be had.
+    fn available_memory(&self, gpu: GpuId) -> Result<u64, Errno>;
+    /// Sets the XNACK mode, or with -1 asks for it; the answer is the mode.
+    fn xnack_mode(&self, mode: i32) -> Result<i32, Errno>;
+    /// Makes the channel a kernel process of its own (a secondary context).
+    fn create_process(&self) -> Result<(), Errno>;
+    /// File descriptors that a forked child must close.
+    fn fds(&self) -> Vec<RawFd>;
+}
+
+/// Opens `/dev/kfd`.
+pub(crate) fn open_kfd() -> Result<Box<dyn Backend>, Errno> {
+    Ok(Box::new(KfdDriver::without_gpus(Device::open()?)))
+}
+
+impl Backend for KfdDriver {
+    fn version(&self) -> Result<(u32, u32), Errno> {
+        self.device().version()
+    }
+
+    fn topology(&self, svm_api: bool) -> Result<Topology, Errno> {
+        Topology::read_host(svm_api).map_err(|error| {
+            log::error!("{error}");
+            Errno::INVAL
+        })
+    }
+
+    fn add_gpus(&mut self, topology: &Topology) -> Result<(), Errno> {
+        KfdDriver::add_gpus(self, topology)
+    }
+
+    fn available_memory(&self, gpu: GpuId) -> Result<u64, Errno> {
+        self.device().available_memory(gpu)
+    }
+
+    fn xnack_mode(&self, mode: i32) -> Result<i32, Errno> {
+        self.device().xnack_mode(mode)
+    }
+
+    fn create_process(&self) -> Result<(), Errno> {
+        self.device().create_process()
+    }
+
+    fn fds(&self) -> Vec<RawFd> {
+        self.raw_fds()
+    }
+}

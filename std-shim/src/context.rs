@@ -1,0 +1,258 @@
+//! A context's life: open, close, fork; and the lock that writers take.
+//!
+//! In: calls of any thread, in any order. Out: [`Context::query_pointer`], which takes no lock, and [`Context::manage`],
+//! which gives one caller at a time the memory manager. What never happens: a query that waits for a writer, a child
+//! that waits for a lock of its parent's threads, an object of a closed channel that a query still finds.
+//!
+//! Readers touch [`crate::shared`] alone. What a writer needs besides (manager, device, counts) is the [`State`] behind
+//! the shelf's lock. In a forked child the shelf is wiped, `live` is 0, and the state is the parent's: the child leaves
+//! it where it is, closes the descriptors it inherited, and begins anew when it opens.
+
+use std::cell::UnsafeCell;
+use std::mem::MaybeUninit;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::sync::{MutexGuard, PoisonError};
+
+use hsakmt_core::address::PageSize;
+use hsakmt_core::error::{Error, Result};
+use hsakmt_core::info::PointerInfo;
+use hsakmt_core::manager::Manager;
+use hsakmt_core::reader::Reader;
+use hsakmt_core::registry::Writer;
+
+use crate::backend::{Backend, open_kfd};
+use crate::memory::Mmap;
+use crate::shared::{CONTEXTS, SHARED, Shelf};
+use crate::thread::{self, Threads};
+use crate::{environment, system};
+
+/// The memory manager of a context.
+pub type ContextManager = Manager<'static, Box<dyn Backend>, Threads, Mmap>;
+
+/// What only the holder of a shelf's lock touches.
+struct State {
+    /// The open channel's.
+    manager: Option<ContextManager>,
+    /// A closed channel's writer: its memory stays, so that node lists given out stay readable.
+    parked: Option<Writer<'static, Threads, Mmap>>,
+}
+
+/// A shelf's state; written first when the shelf comes alive.
+struct StateCell(UnsafeCell<MaybeUninit<State>>);
+
+// SAFETY: reached only through `Context::locked`, that is with the shelf's lock held.
+unsafe impl Sync for StateCell {}
+
+static STATES: [StateCell; CONTEXTS] = [const { StateCell(UnsafeCell::new(MaybeUninit::uninit())) }; CONTEXTS];
+
+/// How often each context is open. Outside the wiped memory: a child still knows what its parent had.
+static OPENS: [AtomicU32; CONTEXTS] = [const { AtomicU32::new(0) }; CONTEXTS];
+
+/// Descriptors that a child inherits and must close, plus 1; 0 is none.
+static INHERITED: [AtomicI32; 256] = [const { AtomicI32::new(0) }; 256];
+
+/// An open (or not yet open) channel with its objects. The primary one is what the plain C calls mean.
+#[derive(Clone, Copy, Debug)]
+pub struct Context {
+    index: usize,
+    shelf: &'static Shelf,
+}
+
+/// The shelf's lock, and the state behind it.
+struct Locked {
+    _lock: MutexGuard<'static, ()>,
+    state: &'static mut State,
+}
+
+impl Context {
+    /// The context of the plain calls.
+    #[inline(always)]
+    pub fn primary() -> Context {
+        Context { index: 0, shelf: &SHARED.shelves[0] }
+    }
+
+    /// What `address` belongs to, or [`PointerInfo::UNKNOWN`]; `answer` sees it while it is protected.
+    ///
+    /// Wait-free, O(log n), no system call and no allocation; a thread's first call registers its slot. Status:
+    /// [`Error::NotOpened`] before open, after the last close, and in a forked child that has not opened.
+    #[doc(alias = "hsaKmtQueryPointerInfo")]
+    #[inline(always)]
+    pub fn query_pointer<T>(self, address: usize, answer: impl FnOnce(PointerInfo<'_>) -> T) -> Result<T> {
+        let Some(_inside) = thread::enter() else { return self.query_locked(address, answer) };
+        // SAFETY: `_inside` keeps this thread in the domain of all registries until the end of this function, and the
+        // snapshot is not used past it.
+        let snapshot = unsafe { self.shelf.registry.current() };
+        Ok(answer(snapshot.ok_or(Error::NotOpened)?.query_pointer(address)))
+    }
+
+    /// The way of a thread that found all slots taken: the writer's lock keeps the newest version where it is. Blocking.
+    #[cold]
+    #[inline(never)]
+    fn query_locked<T>(self, address: usize, answer: impl FnOnce(PointerInfo<'_>) -> T) -> Result<T> {
+        self.manage(|manager| Ok(answer(manager.writer().snapshot().query_pointer(address))))
+    }
+
+    /// A reader for sessions: many questions under one guard. `None` when all slots are taken.
+    pub fn reader(self) -> Option<Reader<'static, Threads>> {
+        self.shelf.registry.readers().reader()
+    }
+
+    /// Whether it is open in this process. Wait-free.
+    pub fn is_open(self) -> bool {
+        self.shelf.registry.is_open()
+    }
+
+    /// Counts publishes: a caller's remembered answer is good while this has not moved. Wait-free.
+    pub fn generation(self) -> usize {
+        self.shelf.registry.generation()
+    }
+
+    /// Opens `/dev/kfd`. Counted: [`Error::AlreadyOpened`] has counted too. Blocking.
+    #[doc(alias = "hsaKmtOpenKFD")]
+    pub fn open(self) -> Result<()> {
+        self.open_with(|| open_kfd().map_err(|_| Error::NotOpened))
+    }
+
+    /// Opens a channel of the caller's making.
+    pub fn open_with(self, channel: impl FnOnce() -> Result<Box<dyn Backend>>) -> Result<()> {
+        let lock = self.lock();
+        if self.shelf.live.load(Ordering::Relaxed) == 0 {
+            self.come_alive();
+        }
+        let locked = self.locked(lock).ok_or(Error::Failed)?;
+        if locked.state.manager.is_some() {
+            OPENS[self.index].fetch_add(1, Ordering::Relaxed);
+            return Err(Error::AlreadyOpened);
+        }
+        let manager = self.connect(locked.state.parked.take(), channel()?);
+        match manager {
+            Ok(manager) => locked.state.manager = Some(manager),
+            Err((error, writer)) => {
+                locked.state.parked = writer;
+                return Err(error);
+            }
+        }
+        OPENS[self.index].store(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// A manager on a fresh channel; what goes wrong gives the writer back.
+    #[expect(clippy::type_complexity, reason = "said once")]
+    fn connect(
+        self,
+        parked: Option<Writer<'static, Threads, Mmap>>,
+        device: Box<dyn Backend>,
+    ) -> Result<ContextManager, (Error, Option<Writer<'static, Threads, Mmap>>)> {
+        environment::start_log();
+        let topology = system::snapshot();
+        let Ok((_, minor)) = device.version() else { return Err((Error::NotOpened, parked)) };
+        let opened = environment::at_open(minor, self.index != 0);
+        let page = PageSize::new(rustix::param::page_size()).unwrap_or(PageSize::FOUR_KIB);
+        let mut writer = match parked {
+            Some(writer) => writer,
+            None => self.shelf.registry.writer(page, Mmap).map_err(|error| (error, None))?,
+        };
+        // Nothing is shown before all of it stands.
+        writer.close();
+        remember(&device.fds());
+        let mut manager = Manager::new(device, writer, opened);
+        if let Some(topology) = topology
+            && let Err(error) = system::set_up(&mut manager, &topology)
+        {
+            return Err((error, Some(manager.into_parts().1)));
+        }
+        manager.show();
+        Ok(manager)
+    }
+
+    /// Closes once; the last close ends every object, gives their addresses back and closes the device. Blocking.
+    #[doc(alias = "hsaKmtCloseKFD")]
+    pub fn close(self) -> Result<()> {
+        let lock = self.lock();
+        let opens = OPENS[self.index].load(Ordering::Relaxed);
+        let Some(locked) = self.locked(lock) else { return self.close_inherited(opens) };
+        if locked.state.manager.is_none() {
+            return Err(Error::NotOpened);
+        }
+        OPENS[self.index].store(opens.saturating_sub(1), Ordering::Relaxed);
+        if opens > 1 {
+            return Ok(());
+        }
+        if let Some(mut manager) = locked.state.manager.take() {
+            manager.hide();
+            manager.tear_down();
+            let (device, writer) = manager.into_parts();
+            locked.state.parked = Some(writer);
+            forget();
+            drop(device);
+        }
+        Ok(())
+    }
+
+    /// A forked child may close what its parent had open; nothing of the parent changes.
+    fn close_inherited(self, opens: u32) -> Result<()> {
+        let left = opens.checked_sub(1).ok_or(Error::NotOpened)?;
+        OPENS[self.index].store(left, Ordering::Relaxed);
+        if left == 0 {
+            close_all_inherited();
+        }
+        Ok(())
+    }
+
+    /// One caller at a time: runs a verb of the memory manager. Blocking: it waits for other writers, and the verb may
+    /// wait for the device.
+    pub fn manage<T>(self, verb: impl FnOnce(&mut ContextManager) -> Result<T>) -> Result<T> {
+        let locked = self.locked(self.lock()).ok_or(Error::NotOpened)?;
+        verb(locked.state.manager.as_mut().ok_or(Error::NotOpened)?)
+    }
+
+    fn lock(self) -> MutexGuard<'static, ()> {
+        // A writer that panicked built its edit aside: what is published is whole.
+        self.shelf.lock.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The state, unless this process has none yet (never opened, or forked).
+    fn locked(self, lock: MutexGuard<'static, ()>) -> Option<Locked> {
+        if self.shelf.live.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        // SAFETY: the lock is held and goes into the result: no other reference to the cell's content exists.
+        let cell = unsafe { &mut *STATES[self.index].0.get() };
+        // SAFETY: `live` is 1 only after `come_alive` wrote the state, in this process.
+        Some(Locked { _lock: lock, state: unsafe { cell.assume_init_mut() } })
+    }
+
+    /// First use in this process. A parent's state is overwritten without being dropped: it is the parent's.
+    fn come_alive(self) {
+        close_all_inherited();
+        OPENS[self.index].store(0, Ordering::Relaxed);
+        SHARED.prepare();
+        let fresh = MaybeUninit::new(State { manager: None, parked: None });
+        // SAFETY: the lock is held by the caller, and while `live` is 0 nobody has a reference to the content.
+        unsafe { STATES[self.index].0.get().write(fresh) };
+        self.shelf.live.store(1, Ordering::Relaxed);
+    }
+}
+
+/// Notes descriptors for a child to close.
+pub(crate) fn remember(fds: &[i32]) {
+    for (slot, fd) in INHERITED.iter().zip(fds) {
+        slot.store(fd.saturating_add(1), Ordering::Relaxed);
+    }
+}
+
+fn forget() {
+    INHERITED.iter().for_each(|slot| slot.store(0, Ordering::Relaxed));
+}
+
+fn close_all_inherited() {
+    for slot in &INHERITED {
+        let fd = slot.swap(0, Ordering::Relaxed);
+        if fd > 0 {
+            // SAFETY: noted by `remember` in the parent, where the owner still has it; here, in the child, that owner is
+            // abandoned with the parent's state and will never use or close it.
+            drop(unsafe { OwnedFd::from_raw_fd(fd - 1) });
+        }
+    }
+}

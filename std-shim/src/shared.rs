@@ -1,0 +1,161 @@
+//! The one place that readers touch: all contexts' roots and all threads' slots, in memory that a fork wipes.
+//!
+//! In a forked child this memory is zero, and zero *means* "not open": no root, no lock held, no slot taken, whatever
+//! the parent's threads were doing at that instant. So a query needs no fork check: the null root is it. Everything
+//! else of a context (its manager, driver, counts) lies outside and is abandoned by the child, never freed.
+//!
+//! What must hold for that: every byte of [`Shared`] is zero when new. `tests` below check it.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering, compiler_fence, fence};
+
+use hsakmt_core::epoch::slots::{Barrier, Slots};
+use hsakmt_core::registry::Registry;
+use rustix::thread::{MembarrierCommand, MembarrierQuery, membarrier, membarrier_query};
+
+use crate::thread::Threads;
+
+/// Contexts a process can have: the primary and the secondary ones.
+pub(crate) const CONTEXTS: usize = 64;
+
+/// Threads with a slot of their own. Further ones take the slow path ([`crate::thread`]).
+pub const SLOTS: usize = if cfg!(test) { 8 } else { 2048 };
+
+/// A context's part of the wiped memory. Two cache lines: what readers read, what writers write.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(crate) struct Shelf {
+    pub(crate) registry: Registry<Threads>,
+    /// Taken by whoever writes.
+    pub(crate) lock: Mutex<()>,
+    /// 1 once this process (not its parent) has put a state beside the shelf.
+    pub(crate) live: AtomicU32,
+    /// 1 while a secondary context has this shelf.
+    pub(crate) taken: AtomicU32,
+}
+
+/// All of the wiped memory.
+#[derive(Debug)]
+#[repr(C, align(4096))]
+pub(crate) struct Shared {
+    pub(crate) shelves: [Shelf; CONTEXTS],
+    pub(crate) slots: Slots<SLOTS, Membarrier>,
+    /// 1 once the kernel wipes this memory at fork.
+    wiping: AtomicU32,
+}
+
+pub(crate) static SHARED: Shared = Shared {
+    shelves: [const {
+        Shelf {
+            registry: Registry::with_domain(Threads),
+            lock: Mutex::new(()),
+            live: AtomicU32::new(0),
+            taken: AtomicU32::new(0),
+        }
+    }; CONTEXTS],
+    slots: Slots::new(Membarrier { registered: AtomicU32::new(0) }),
+    wiping: AtomicU32::new(0),
+};
+
+impl Shared {
+    /// Asks the kernel to wipe this memory at fork and to run its barrier on request. Called with a lock held, before
+    /// anything is published; cheap to repeat.
+    pub(crate) fn prepare(&'static self) {
+        self.slots.barrier().register();
+        if self.wiping.load(Ordering::Relaxed) == 0 {
+            let start = std::ptr::from_ref(self).cast_mut().cast();
+            // SAFETY: the range is this static, whole pages by its alignment. The advice changes nothing here; what it
+            // does in a child is this module's design.
+            let wiped = unsafe { libc::madvise(start, size_of::<Shared>(), libc::MADV_WIPEONFORK) } == 0;
+            if !wiped {
+                // SAFETY: the handler is a function of this library, which is never unloaded (linked `nodelete`).
+                unsafe { libc::pthread_atfork(None, None, Some(wipe)) };
+            }
+            self.wiping.store(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// What the kernel does at fork, for a kernel that cannot.
+extern "C" fn wipe() {
+    let start = (&raw const SHARED).cast_mut().cast::<u8>();
+    // SAFETY: runs in a forked child before anything else of this library, with one thread; zero is the fresh state of
+    // all of it (this module's rule), and all of it is interior mutable.
+    unsafe { start.write_bytes(0, size_of::<Shared>()) };
+}
+
+/// The kernel's membarrier where it has one, else fences.
+#[derive(Debug)]
+pub struct Membarrier {
+    /// 1 once the kernel has promised; never back to 0 in a process that has readers.
+    registered: AtomicU32,
+}
+
+impl Membarrier {
+    fn register(&self) {
+        if self.registered.load(Ordering::Relaxed) == 1 {
+            return;
+        }
+        let wanted = MembarrierQuery::PRIVATE_EXPEDITED | MembarrierQuery::REGISTER_PRIVATE_EXPEDITED;
+        let offered = membarrier_query().contains(wanted);
+        if offered && membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok() {
+            self.registered.store(1, Ordering::Release);
+        }
+    }
+}
+
+// SAFETY: registered, `heavy` runs a full barrier on every thread of the process (membarrier(2), PRIVATE_EXPEDITED), so
+// the reader's half need only keep the compiler from reordering; not registered, both halves are SeqCst fences. A
+// reader that saw "not registered" fences, which is right with either heavy half. `false` when the kernel refused.
+unsafe impl Barrier for Membarrier {
+    #[inline(always)]
+    fn light(&self) {
+        if self.registered.load(Ordering::Relaxed) == 1 {
+            compiler_fence(Ordering::SeqCst);
+        } else {
+            light_without_membarrier();
+        }
+    }
+
+    fn heavy(&self) -> bool {
+        if self.registered.load(Ordering::Acquire) == 1 {
+            return membarrier(MembarrierCommand::PrivateExpedited).is_ok();
+        }
+        fence(Ordering::SeqCst);
+        true
+    }
+}
+
+/// What a read pays on a kernel without membarrier.
+#[cold]
+#[inline(never)]
+fn light_without_membarrier() {
+    fence(Ordering::SeqCst);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zero_is_fresh() {
+        fn bytes<T>(value: &T) -> Vec<u8> {
+            let start = std::ptr::from_ref(value).cast::<u8>();
+            // SAFETY: reads the bytes of a live value; the types checked here have no padding that matters to equality
+            // with zero, since they are made by const constructors into zeroed storage of their own.
+            (0..size_of::<T>()).map(|at| unsafe { start.add(at).read_volatile() }).collect()
+        }
+        static LOCK: Mutex<()> = Mutex::new(());
+        static REGISTRY: Registry<Threads> = Registry::with_domain(Threads);
+        static DOMAIN: Slots<2, Membarrier> = Slots::new(Membarrier { registered: AtomicU32::new(0) });
+        assert!(bytes(&LOCK).iter().all(|byte| *byte == 0));
+        assert!(bytes(&REGISTRY).iter().all(|byte| *byte == 0));
+        assert!(bytes(&DOMAIN).iter().all(|byte| *byte == 0));
+    }
+
+    #[test]
+    fn whole_pages() {
+        assert_eq!(size_of::<Shared>() % 4096, 0);
+        assert_eq!((&raw const SHARED).addr() % 4096, 0);
+    }
+}

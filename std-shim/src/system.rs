@@ -1,0 +1,82 @@
+//! The topology snapshot: taken whole by Acquire, read often, dropped by Release.
+//!
+//! It is one value for the process, behind an [`ArcSwapOption`]: whoever asks for node properties takes no lock. It
+//! survives the last close and a fork, and a context that opens while it stands sets its apertures up at once.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+use hsakmt_core::error::{Error, Result};
+use hsakmt_core::manager::{Gfx, NodeFacts};
+use hsakmt_core::node::{GpuId, NodeId};
+use hsakmt_kfd::topology::Topology;
+
+use crate::context::{Context, ContextManager, remember};
+use crate::environment;
+
+static TOPOLOGY: ArcSwapOption<Topology> = ArcSwapOption::const_empty();
+
+/// The snapshot, if one stands. Takes no lock.
+pub fn snapshot() -> Option<Arc<Topology>> {
+    TOPOLOGY.load_full()
+}
+
+/// The snapshot; [`Error::NotOpened`] while the primary context is closed, [`Error::InvalidNode`] without a snapshot.
+pub fn opened_snapshot(context: Context) -> Result<Arc<Topology>> {
+    if !context.is_open() {
+        return Err(Error::NotOpened);
+    }
+    snapshot().ok_or(Error::InvalidNode)
+}
+
+impl Context {
+    /// Takes the topology snapshot, unless one stands, and sets the apertures up, unless they are. Blocking.
+    #[doc(alias = "hsaKmtAcquireSystemProperties")]
+    pub fn acquire_system_properties(self) -> Result<Arc<Topology>> {
+        self.manage(|manager| {
+            let topology = match snapshot() {
+                Some(topology) => topology,
+                None => Arc::new(read(manager)?),
+            };
+            set_up(manager, &topology)?;
+            TOPOLOGY.store(Some(Arc::clone(&topology)));
+            Ok(topology)
+        })
+    }
+
+    /// Drops the topology snapshot and nothing else: objects and apertures go on as before. Never fails.
+    #[doc(alias = "hsaKmtReleaseSystemProperties")]
+    pub fn release_system_properties(self) {
+        TOPOLOGY.store(None);
+    }
+}
+
+fn read(manager: &mut ContextManager) -> Result<Topology> {
+    let use_svm = environment::use_svm();
+    manager.driver().topology(use_svm).map_err(|_| Error::Failed)
+}
+
+/// Opens the GPUs of `topology` and makes the apertures, where that has not been done.
+pub(crate) fn set_up(manager: &mut ContextManager, topology: &Topology) -> Result<()> {
+    if manager.is_set_up() {
+        return Ok(());
+    }
+    manager.driver().add_gpus(topology).map_err(|_| Error::Failed)?;
+    remember(&manager.driver().fds());
+    let links: Vec<Vec<NodeId>> = topology.nodes.iter().map(|node| node.link_targets().collect()).collect();
+    let facts: Vec<NodeFacts<'_>> = topology
+        .nodes
+        .iter()
+        .zip(&links)
+        .map(|(node, links_to)| NodeFacts {
+            gpu_id: GpuId(node.gpu_id),
+            cpu_cores: node.num_cpu_cores,
+            simds: node.num_f_compute_cores,
+            gfx: Gfx { major: node.engine_id.major, minor: node.engine_id.minor, stepping: node.engine_id.stepping },
+            device_id: u32::from(node.device_id),
+            svm_api: node.svm_api(),
+            links_to,
+        })
+        .collect();
+    manager.set_up(&facts, &environment::at_set_up())
+}

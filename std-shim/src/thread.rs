@@ -1,0 +1,126 @@
+//! A thread's place among the readers, as the C interface needs it: found in plain thread-local storage, no destructor,
+//! no lock, no allocation.
+//!
+//! The first query of a thread claims a slot (one compare-and-swap per slot tried, and a pthread key that gives it back
+//! when the thread ends): the one exception to "a query allocates and waits for nothing". A thread-local here must not
+//! have a destructor: a shared object with one cannot be closed, and calls made late in a thread's life would die. The
+//! key's destructor tolerates later calls: they claim again.
+//!
+//! After a fork the child's slots are wiped and the check "is it still mine" fails, so the child's thread claims anew.
+//! With all slots taken a query takes the writer's lock instead: slow, never wrong.
+
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::sync::OnceLock;
+
+use hsakmt_core::epoch::Domain;
+use hsakmt_core::epoch::slots::{self, Inside, Slot};
+
+use crate::shared::{Membarrier, SHARED, SLOTS};
+
+thread_local! {
+    /// This thread's slot, or one that is nobody's.
+    static MINE: Cell<&'static Slot> = const { Cell::new(&NOBODYS) };
+}
+
+/// Owned by no thread: what a thread without a slot points to.
+static NOBODYS: Slot = Slot::FREE;
+
+/// The domain of all contexts: [`SHARED`]'s slots.
+#[derive(Clone, Copy, Debug)]
+pub struct Threads;
+
+// SAFETY: every method is `Slots`' own, on one and the same static domain.
+unsafe impl Domain for Threads {
+    type Local<'d> = slots::Claim<'static, SLOTS, Membarrier>;
+    type Guard<'l> = slots::Entered<'l, SLOTS, Membarrier>;
+    type Grace<'d> = slots::Periods<'static, SLOTS, Membarrier>;
+
+    fn join(&self) -> Option<Self::Local<'_>> {
+        SHARED.slots.join()
+    }
+
+    #[inline(always)]
+    fn enter<'l>(local: &'l mut Self::Local<'_>) -> Self::Guard<'l> {
+        slots::Slots::enter(local)
+    }
+
+    #[inline(always)]
+    fn refresh(guard: &mut Self::Guard<'_>) {
+        slots::Slots::refresh(guard);
+    }
+
+    fn grace(&self) -> Self::Grace<'_> {
+        SHARED.slots.grace()
+    }
+}
+
+/// Takes the calling thread inside the domain; `None` when all slots are taken. Wait-free but for a thread's first.
+#[inline(always)]
+pub(crate) fn enter() -> Option<Inside<'static>> {
+    let (slot, me) = MINE.with(|mine| (mine.get(), std::ptr::from_ref(mine).addr()));
+    let slot = if slot.is_owned_by(me) { slot } else { claim(me)? };
+    // SAFETY: the slot was claimed under this thread's own number, the address of its thread-local, so no other thread
+    // is here; `Inside` values of a thread live within one call each, and a signal handler's call ends before the call
+    // it interrupted.
+    Some(unsafe { SHARED.slots.enter_slot(slot) })
+}
+
+/// A thread's first entry, or its first after a fork.
+#[cold]
+#[inline(never)]
+fn claim(me: usize) -> Option<&'static Slot> {
+    let slot = SHARED.slots.claim(me)?;
+    MINE.with(|mine| mine.set(slot));
+    if let Some(key) = exit_key() {
+        // SAFETY: the key was made below and is never deleted; the value is not dereferenced as what it points to.
+        unsafe { libc::pthread_setspecific(key, std::ptr::without_provenance_mut::<c_void>(me)) };
+    }
+    Some(slot)
+}
+
+/// The key whose destructor gives a thread's slot back.
+fn exit_key() -> Option<libc::pthread_key_t> {
+    static KEY: OnceLock<Option<libc::pthread_key_t>> = OnceLock::new();
+    *KEY.get_or_init(|| {
+        let mut key = 0;
+        // SAFETY: `key` is a valid place for the result; the destructor is a function of this library, which is never
+        // unloaded (linked `nodelete`).
+        (unsafe { libc::pthread_key_create(&raw mut key, Some(leave)) } == 0).then_some(key)
+    })
+}
+
+/// Runs when a thread that claimed a slot ends.
+extern "C" fn leave(me: *mut c_void) {
+    let me = me.addr();
+    MINE.with(|mine| {
+        let slot = mine.replace(&NOBODYS);
+        SHARED.slots.release(slot, me);
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_come_back_when_threads_end_and_run_out_aloud() {
+        for _ in 0..10 {
+            std::thread::scope(|scope| {
+                let inside: Vec<_> = (0..4).map(|_| scope.spawn(|| enter().is_some())).collect();
+                assert!(inside.into_iter().all(|thread| thread.join().unwrap()));
+            });
+        }
+        let barrier = std::sync::Barrier::new(SLOTS + 4);
+        let got = std::thread::scope(|scope| {
+            let hold = || {
+                let got = enter().is_some();
+                barrier.wait();
+                got
+            };
+            let threads: Vec<_> = (0..SLOTS + 4).map(|_| scope.spawn(hold)).collect();
+            threads.into_iter().filter(|_| true).map(|thread| thread.join().unwrap()).filter(|got| *got).count()
+        });
+        assert!(got <= SLOTS && got > 0, "{got}");
+    }
+}
