@@ -14,7 +14,7 @@ use super::{CAPABILITY_SVM_API, Cache, IoLink, MemoryBank, Node, Topology, cpu, 
 use crate::device::RenderNode;
 
 /// How often a topology that changes while it is read is read again.
-const ATTEMPTS: u32 = 1000;
+const ATTEMPTS: u32 = 100;
 
 /// Why there is no topology.
 #[derive(Debug, thiserror::Error)]
@@ -250,11 +250,12 @@ impl<'a> Reader<'a> {
         }
         for (kind, count) in [("io_links", "io_links_count"), ("p2p_links", "p2p_links_count")] {
             for link in 0..properties.u32(count)? {
-                let path = self.path(sysfs_id, &format!("{kind}/{link}/properties"));
                 // No node has more links than there are other nodes.
-                if read.links.len() + 1 < self.usable.len() {
-                    read.links.extend(self.link(&path, node, sysfs_id)?);
+                if read.links.len() + 1 >= self.usable.len() {
+                    break;
                 }
+                let path = self.path(sysfs_id, &format!("{kind}/{link}/properties"));
+                read.links.extend(self.link(&path, node, sysfs_id)?);
             }
         }
         Ok((read, properties.has("p2p_links_count")))
