@@ -1,0 +1,203 @@
+//! Buffer objects: making them, ending them, and the two steps that make an object known or unknown to readers.
+//!
+//! In: what a verb wants. Out: handles that are all there, or none. A userptr beyond [`CHUNK`] bytes becomes several
+//! buffer objects, since the kernel refuses larger ones. What never happens: a handle that nobody notes, and a freed
+//! neighbour left missing when freeing the next one is refused - it is made again.
+
+use super::Manager;
+use crate::aperture::Aperture;
+use crate::driver::{Bo, BoRequest, Driver, Errno, Handle};
+use crate::epoch::Domain;
+use crate::error::{Error, Result};
+use crate::flags::{IocFlags, MemFlags};
+use crate::info::PointerType;
+use crate::ledger::{Entry, Handles};
+use crate::list::List;
+use crate::node::{GpuId, NodeId};
+use crate::pool::Memory;
+use crate::record::{ObjectId, Record};
+use crate::va::HUGE_PAGE;
+
+/// The largest userptr buffer object: a huge page short of 512 GiB.
+pub(super) const CHUNK: u64 = (1 << 39) - HUGE_PAGE as u64;
+
+/// A buffer object, or the several of a large userptr, as wanted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wish {
+    pub(super) gpu: GpuId,
+    /// The GPU address; 0 for none.
+    pub(super) va: u64,
+    pub(super) size: u64,
+    pub(super) ioc: IocFlags,
+    /// A userptr's host address.
+    pub(super) user: u64,
+}
+
+impl Wish {
+    /// How many buffer objects it takes.
+    fn count(&self) -> u64 {
+        if self.ioc.contains(IocFlags::USERPTR) { self.size.div_ceil(CHUNK).max(1) } else { 1 }
+    }
+
+    /// The one buffer object of a wish that is not a userptr's.
+    pub(super) fn whole(&self) -> BoRequest {
+        self.part(0)
+    }
+
+    /// The `index`th of them.
+    fn part(&self, index: u64) -> BoRequest {
+        let userptr = self.ioc.contains(IocFlags::USERPTR);
+        let skip = if userptr { index.saturating_mul(CHUNK) } else { 0 };
+        let rest = self.size.saturating_sub(skip);
+        BoRequest {
+            gpu: self.gpu,
+            va: self.va.wrapping_add(skip),
+            size: if userptr { rest.min(CHUNK) } else { rest },
+            flags: self.ioc | IocFlags::NO_SUBSTITUTE,
+            user_address: if userptr { self.user.wrapping_add(skip) } else { 0 },
+        }
+    }
+}
+
+/// Everything of a new object that is not 0 at birth.
+pub(super) struct Birth {
+    pub(super) aperture: Aperture,
+    pub(super) start: usize,
+    pub(super) cpu: usize,
+    pub(super) size: usize,
+    pub(super) registered: List,
+    pub(super) mapped: List,
+    pub(super) flags: MemFlags,
+    pub(super) node: NodeId,
+    pub(super) kind: PointerType,
+}
+
+impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
+    /// Makes all buffer objects of a wish. Also returns the first one's mmap offset.
+    pub(super) fn make(&mut self, wish: &Wish) -> Result<(Handles, u64), Errno> {
+        let count = wish.count();
+        let mut handles = Handles::NONE;
+        usize::try_from(count).ok().and_then(|count| handles.reserve(count).ok()).ok_or(Errno::NOMEM)?;
+        let mut offset = 0;
+        for index in 0..count {
+            let made = self.driver.alloc(wish.part(index)).and_then(|Bo { handle, mmap_offset }| {
+                if index == 0 {
+                    offset = mmap_offset;
+                }
+                handles.push(handle).map_err(|_| Errno::NOMEM)
+            });
+            if let Err(errno) = made {
+                self.unmake(&handles);
+                return Err(errno);
+            }
+        }
+        Ok((handles, offset))
+    }
+
+    /// Ends buffer objects that no reader has seen and nobody has mapped: undo, or the last close. There is no answer
+    /// to a refusal.
+    pub(super) fn unmake(&mut self, handles: &Handles) {
+        for handle in handles.iter() {
+            let _ = self.driver.free(handle);
+        }
+    }
+
+    /// Ends an object's buffer objects, in order. When one is refused, those ended before it are made again, so that
+    /// the object is whole; one that cannot be made again is forgotten.
+    pub(super) fn free_buffers(&mut self, id: ObjectId, wish: &Wish) -> Result<()> {
+        let entry = self.ledger.get(id).ok_or(Error::Failed)?;
+        let mut ended = 0;
+        for handle in entry.handles.iter() {
+            if self.driver.free(handle).is_err() {
+                break;
+            }
+            ended += 1;
+        }
+        if ended == entry.handles.len() {
+            return Ok(());
+        }
+        self.make_again(id, wish, ended);
+        Err(Error::Failed)
+    }
+
+    /// Makes the first `count` buffer objects of an object again.
+    fn make_again(&mut self, id: ObjectId, wish: &Wish, count: usize) {
+        let Some(entry) = self.ledger.get_mut(id) else { return };
+        // One handle after the other changes its name or goes; those behind it keep their place in the list.
+        let mut position = 0;
+        for index in 0..count {
+            let Some(old) = entry.handles.iter().nth(position) else { return };
+            match self.driver.alloc(wish.part(index as u64)) {
+                Ok(Bo { handle, .. }) => {
+                    entry.handles.rename(old, handle);
+                    position += 1;
+                }
+                Err(_) => entry.handles.forget(old),
+            }
+        }
+    }
+
+    /// What the several buffer objects of a large userptr were once asked to be.
+    pub(super) fn wish_of(&self, record: &Record) -> Wish {
+        let (gpu, ioc) = self.ledger.get(record.id).map_or((GpuId::NONE, IocFlags::empty()), |it| (it.gpu, it.ioc));
+        let page = self.page();
+        let user = if record.is_userptr() { page.floor(record.cpu) } else { record.start };
+        Wish { gpu, va: record.start as u64, size: record.extent(page) as u64, ioc, user: user as u64 }
+    }
+
+    /// Makes room for one more object: afterwards [`Manager::publish`] cannot fail.
+    pub(super) fn reserve_birth(&mut self) -> Result<()> {
+        self.writer.reserve(1)?;
+        self.ledger.reserve()
+    }
+
+    /// Notes a finished object and shows it to readers. It owns what it is given: should there be no room after all
+    /// ([`Manager::reserve_birth`] was there to make it), buffer objects, addresses and lists go back.
+    pub(super) fn publish(&mut self, birth: Birth, entry: Entry) -> Result<usize> {
+        let Birth { aperture, start, cpu, size, registered, mapped, flags, node, kind } = birth;
+        let record = |id| Record { start, cpu, size, user_data: 0, registered, mapped, flags, node, id, kind };
+        let (error, entry) = match self.ledger.insert(entry) {
+            Err(entry) => (Error::NoMemory, entry),
+            Ok(id) => match self.writer.insert(aperture, record(id)) {
+                Ok(()) => return Ok(start),
+                Err(error) => (error, self.ledger.remove(id).unwrap_or_default()),
+            },
+        };
+        self.unmake(&entry.handles);
+        self.give(aperture, start, record(ObjectId(0)).extent(self.page()));
+        self.writer.release(registered);
+        self.writer.release(mapped);
+        Err(error)
+    }
+
+    /// The ioctl bits that coherence asks for.
+    pub(super) fn coherence(&self, flags: MemFlags) -> IocFlags {
+        let off = self.machine.options.disable_cache;
+        let mut ioc = IocFlags::empty();
+        ioc.set(IocFlags::COHERENT, off || !flags.contains(MemFlags::COARSE_GRAIN));
+        ioc.set(IocFlags::UNCACHED, off || flags.contains(MemFlags::UNCACHED));
+        ioc
+    }
+
+    /// The mmap-able handle of an object made with one buffer object.
+    pub(super) fn first_handle(&self, id: ObjectId) -> Option<Handle> {
+        self.ledger.get(id)?.handles.first()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn case_59_a_userptr_is_cut_at_512_gib_less_a_huge_page() {
+        let mut wish = Wish { gpu: GpuId(1), va: 0x1000, size: CHUNK, ioc: IocFlags::USERPTR, user: 0x7000 };
+        assert_eq!(wish.count(), 1);
+        wish.size = CHUNK + 4096;
+        assert_eq!(wish.count(), 2);
+        let second = wish.part(1);
+        assert_eq!((second.va, second.user_address, second.size), (0x1000 + CHUNK, 0x7000 + CHUNK, 4096));
+        wish.ioc = IocFlags::VRAM;
+        assert_eq!((wish.count(), wish.part(0).size, wish.part(0).user_address), (1, CHUNK + 4096, 0));
+    }
+}

@@ -1,0 +1,126 @@
+//! Importing a graphics buffer: a dmabuf made by the display driver, with the metadata that says how it is tiled.
+//!
+//! In: a file descriptor, perhaps nodes. Out: a REGISTERED_GRAPHICS object - also where the metadata is empty - and
+//! where its metadata stands. Without nodes, and unless an address is asked for, it gets a mem handle instead of an
+//! address. What never happens: metadata that moves or goes before the object does.
+
+use alloc::vec::Vec;
+
+use super::Manager;
+use super::buffer::Birth;
+use super::gpu_list::GpuList;
+use crate::aperture::Aperture;
+use crate::driver::{DmabufInfo, Driver};
+use crate::epoch::Domain;
+use crate::error::{Error, Result};
+use crate::flags::MemFlags;
+use crate::info::PointerType;
+use crate::ledger::{Entry, Handles};
+use crate::list::List;
+use crate::node::NodeId;
+use crate::pool::Memory;
+
+/// Metadata that is asked for at first.
+const METADATA: usize = 64;
+
+/// Images start here.
+const IMAGE_ALIGN: usize = 256 << 10;
+
+/// `HsaGraphicsResourceInfo`.
+#[doc(alias = "HsaGraphicsResourceInfo")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Graphics {
+    /// Its address, or its mem handle.
+    pub address: usize,
+    /// Bytes.
+    pub size: usize,
+    /// Where its metadata stands until it is deregistered. Never null.
+    pub metadata: *const u8,
+    /// Bytes of metadata.
+    pub metadata_size: u32,
+    /// The node it lives on.
+    pub node: NodeId,
+}
+
+impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
+    /// Takes a dmabuf over. `None`: registered to no nodes. With `address_wanted` it gets an address even then.
+    #[doc(alias = "hsaKmtRegisterGraphicsHandleToNodes")]
+    #[doc(alias = "hsaKmtRegisterGraphicsHandleToNodesExt")]
+    pub fn register_graphics(&mut self, fd: i32, nodes: Option<&[NodeId]>, address_wanted: bool) -> Result<Graphics> {
+        let gpus = nodes.map_or(Ok(GpuList::new()), |nodes| self.checked_nodes(nodes))?;
+        let (info, metadata) = self.ask_dmabuf(fd)?;
+        let known = self.machine.gpu(info.gpu).ok_or(Error::Failed)?;
+        let node = known.node;
+        let aperture = if nodes.is_none() && !address_wanted {
+            Aperture::MemHandle
+        } else if known.svm_needed {
+            self.svm_aperture(false)?
+        } else {
+            Aperture::Gpuvm(known.gpuvm.as_ref().ok_or(Error::Failed)?.0)
+        };
+        let size = usize::try_from(info.size).ok().and_then(|size| self.page().round_up(size)).ok_or(Error::Failed)?;
+        self.reserve_birth()?;
+        let registered = self.intern(gpus.as_slice())?;
+        let imported = self.import_dmabuf(fd, aperture, size, &info);
+        let (start, handles) = imported.inspect_err(|_| self.writer.release(registered))?;
+        let metadata_size = info.metadata_size.min(u32::try_from(metadata.len()).unwrap_or(u32::MAX));
+        let graphics = Graphics { address: start, size, metadata: metadata.as_ptr(), metadata_size, node };
+        let birth = Birth {
+            aperture,
+            start,
+            cpu: 0,
+            size,
+            registered,
+            mapped: List::EMPTY,
+            flags: MemFlags::from_ioc(info.flags) | MemFlags::COARSE_GRAIN,
+            node,
+            kind: PointerType::RegisteredGraphics,
+        };
+        self.publish(birth, Entry { handles, gpu: info.gpu, metadata, ..Entry::default() })?;
+        Ok(graphics)
+    }
+
+    /// What the dmabuf says of itself; asked again when it has more metadata than expected.
+    fn ask_dmabuf(&mut self, fd: i32) -> Result<(DmabufInfo, Vec<u8>)> {
+        let mut metadata = zeroed(METADATA)?;
+        let wanted = match self.driver.dmabuf_info(fd, &mut metadata) {
+            Ok(info) => return Ok((info, metadata)),
+            Err((_, wanted)) => usize::try_from(wanted).map_err(|_| Error::NoMemory)?,
+        };
+        if wanted <= METADATA {
+            return Err(Error::Failed);
+        }
+        let mut metadata = zeroed(wanted)?;
+        let info = self.driver.dmabuf_info(fd, &mut metadata).map_err(|_| Error::Failed)?;
+        Ok((info, metadata))
+    }
+
+    fn import_dmabuf(
+        &mut self,
+        fd: i32,
+        aperture: Aperture,
+        size: usize,
+        info: &DmabufInfo,
+    ) -> Result<(usize, Handles)> {
+        let start = self.take(aperture, size, IMAGE_ALIGN, None).map_err(|_| Error::Failed)?;
+        let va = match aperture {
+            Aperture::MemHandle => 0,
+            Aperture::Gpuvm(_) => start.saturating_sub(self.writer.layout().bounds(aperture).base),
+            _ => start,
+        };
+        match self.driver.dmabuf_import(fd, info.gpu, va as u64) {
+            Ok(handle) => Ok((start, Handles::one(handle))),
+            Err(_) => {
+                self.give(aperture, start, size);
+                Err(Error::Failed)
+            }
+        }
+    }
+}
+
+fn zeroed(len: usize) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(len).map_err(|_| Error::NoMemory)?;
+    bytes.resize(len, 0);
+    Ok(bytes)
+}

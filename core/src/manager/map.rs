@@ -1,0 +1,209 @@
+//! Map and unmap.
+//!
+//! In: an address, a size, perhaps nodes. Out: the alternate address where the interface defines one, and a record
+//! whose MappedNodes say what the kernel has. What never happens: a failed call that leaves a GPU mapped or unmapped -
+//! unless the kernel refuses the undo as well, and then MappedNodes say so.
+
+use super::Manager;
+use super::gpu_list::GpuList;
+use super::mapping::{Change, Stuck};
+use crate::aperture::Aperture;
+use crate::driver::{Driver, SvmAttribute};
+use crate::epoch::Domain;
+use crate::error::{Error, Result};
+use crate::info::PointerType;
+use crate::node::{GpuId, NodeId};
+use crate::pool::Memory;
+use crate::record::Record;
+
+impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
+    /// Maps on all GPUs that the object is meant for. `Some` is what a C entry writes to the alternate address; it sets
+    /// that to 0 before the call if `address` is not null, and leaves it at `None`.
+    #[doc(alias = "hsaKmtMapMemoryToGPU")]
+    pub fn map(&mut self, address: usize, size: usize) -> Result<Option<u64>> {
+        if address == 0 {
+            return Err(Error::Failed);
+        }
+        if let Some(gpu) = self.scratch_of(address) {
+            return self.map_scratch(gpu, address, size).map(|()| None);
+        }
+        let Some((aperture, record)) = self.find(address, size) else {
+            return self.map_unknown(address, size);
+        };
+        if record.kind == PointerType::ReservedAddress || aperture == Aperture::MemHandle {
+            return Err(Error::InvalidParameter);
+        }
+        if aperture == Aperture::Cpuvm {
+            return Ok(None);
+        }
+        if record.is_userptr() {
+            return self.map_userptr(aperture, record, address).map(Some);
+        }
+        let on = self.meant_for(&record)?;
+        self.change_mapping(aperture, record, &[], on.as_slice())?;
+        Ok(match aperture {
+            Aperture::Gpuvm(_) => Some((record.start - self.writer.layout().bounds(aperture).base) as u64),
+            _ => None,
+        })
+    }
+
+    /// Maps on exactly these nodes. As [`Manager::map`], but the alternate address is not set to 0 first - except on a
+    /// machine without a dGPU and with one node, where it *is* [`Manager::map`].
+    #[doc(alias = "hsaKmtMapMemoryToGPUNodes")]
+    pub fn map_nodes(&mut self, address: usize, size: usize, nodes: &[NodeId]) -> Result<Option<u64>> {
+        if address == 0 {
+            return Err(Error::Failed);
+        }
+        if !self.machine.dgpu && nodes.len() == 1 {
+            return self.map(address, size);
+        }
+        let wanted = self.checked_nodes(nodes)?;
+        let wanted = wanted.as_slice();
+        let Some((aperture, record)) = self.find(address, size) else {
+            if !self.machine.svm_api {
+                return Err(Error::Failed);
+            }
+            return self.map_svm(address, size, wanted).map(Some);
+        };
+        if record.kind == PointerType::ReservedAddress || matches!(aperture, Aperture::MemHandle | Aperture::Cpuvm) {
+            return Err(Error::InvalidParameter);
+        }
+        if matches!(aperture, Aperture::Gpuvm(_)) {
+            return Err(Error::Failed);
+        }
+        if record.is_userptr() {
+            return self.map_userptr(aperture, record, address).map(Some);
+        }
+        let registered = self.gpus(record.registered)?;
+        let allowed = if registered.is_empty() { self.machine.all.as_slice() } else { registered.as_slice() };
+        if wanted.iter().any(|gpu| !allowed.contains(gpu)) {
+            return Err(Error::Failed);
+        }
+        let mapped = self.gpus(record.mapped)?;
+        let off = GpuList::collect(mapped.as_slice().iter().copied().filter(|gpu| !wanted.contains(gpu)))?;
+        let on = GpuList::collect(wanted.iter().copied().filter(|gpu| !mapped.as_slice().contains(gpu)))?;
+        self.change_mapping(aperture, record, off.as_slice(), on.as_slice())?;
+        Ok(None)
+    }
+
+    /// Unmaps from wherever it is mapped. Nothing mapped is no error.
+    #[doc(alias = "hsaKmtUnmapMemoryToGPU")]
+    pub fn unmap(&mut self, address: usize) -> Result<()> {
+        if address == 0 {
+            return Ok(());
+        }
+        if let Some(gpu) = self.scratch_of(address) {
+            return self.unmap_scratch(gpu, address);
+        }
+        let Some((aperture, record)) = self.find(address, 0) else {
+            let fine = !self.machine.dgpu || self.machine.svm_api;
+            return if fine { Ok(()) } else { Err(Error::Failed) };
+        };
+        if record.is_userptr()
+            && let Some(entry) = self.ledger.get_mut(record.id)
+            && entry.mappings > 1
+        {
+            entry.mappings -= 1;
+            return Ok(());
+        }
+        let mapped = self.gpus(record.mapped)?;
+        self.change_mapping(aperture, record, mapped.as_slice(), &[])
+    }
+
+    /// A userptr's mapping ignores the caller's nodes; once mapped it only counts.
+    fn map_userptr(&mut self, aperture: Aperture, record: Record, address: usize) -> Result<u64> {
+        let alternate = record.start + self.page().offset(address);
+        let entry = self.ledger.get_mut(record.id).ok_or(Error::Failed)?;
+        if entry.mappings > 0 {
+            entry.mappings = entry.mappings.checked_add(1).ok_or(Error::Failed)?;
+            return Ok(alternate as u64);
+        }
+        let on = self.meant_for(&record)?;
+        self.change_mapping(aperture, record, &[], on.as_slice())?;
+        Ok(alternate as u64)
+    }
+
+    /// Who an object is mapped on when the caller does not say: those it is registered to; else, if it is memory of a
+    /// GPU, those who can reach that; else all.
+    fn meant_for(&self, record: &Record) -> Result<GpuList> {
+        if !record.registered.is_empty() {
+            return self.gpus(record.registered);
+        }
+        let gpus = if record.is_userptr() { &self.machine.all } else { self.machine.reach(record.node) };
+        GpuList::collect(gpus.iter().copied())
+    }
+
+    fn map_unknown(&mut self, address: usize, size: usize) -> Result<Option<u64>> {
+        if self.machine.svm_api {
+            let all = GpuList::collect(self.machine.all.iter().copied())?;
+            return self.map_svm(address, size, all.as_slice()).map(Some);
+        }
+        if self.machine.dgpu { Err(Error::InvalidParameter) } else { Ok(None) }
+    }
+
+    /// Memory the library has no object for: the kernel's SVM gives these GPUs access where the pages are.
+    fn map_svm(&mut self, address: usize, size: usize, gpus: &[GpuId]) -> Result<u64> {
+        self.machine.first().ok_or(Error::Failed)?;
+        let page = self.page();
+        let span = page.span(address, size).ok_or(Error::Failed)?;
+        let mut attributes = alloc::vec::Vec::new();
+        attributes.try_reserve_exact(gpus.len()).map_err(|_| Error::NoMemory)?;
+        let access = |gpu: &GpuId| SvmAttribute { kind: SvmAttribute::ACCESS_IN_PLACE, value: gpu.0 };
+        attributes.extend(gpus.iter().map(access));
+        let start = page.floor(address);
+        self.driver.svm_set(start as u64, span as u64, &attributes).map_err(|_| Error::Failed)?;
+        Ok(address as u64)
+    }
+
+    /// Takes `off` off and puts `on` on, then shows the new MappedNodes: the old ones without both, then `on`.
+    fn change_mapping(&mut self, aperture: Aperture, record: Record, off: &[GpuId], on: &[GpuId]) -> Result<()> {
+        if off.is_empty() && on.is_empty() {
+            return Ok(());
+        }
+        let before = self.gpus(record.mapped)?;
+        let before = before.as_slice();
+        self.writer.reserve(1)?;
+        let kept = before.iter().copied().filter(|gpu| !off.contains(gpu) && !on.contains(gpu));
+        let after = GpuList::collect(kept.chain(on.iter().copied()))?;
+        let list = self.intern(after.as_slice())?;
+        let entry = self.ledger.get(record.id).ok_or(Error::Failed)?;
+        let outcome = Change { handles: &entry.handles, before, off, on }.run(&mut self.driver);
+        match outcome {
+            Ok(Ok(())) => self.show_mapping(aperture, record, list),
+            Ok(Err(stuck)) => {
+                self.writer.release(list);
+                if !stuck.is_clean() {
+                    self.show_stuck(aperture, record, before, &stuck)?;
+                }
+                Err(Error::Failed)
+            }
+            Err(error) => {
+                self.writer.release(list);
+                Err(error)
+            }
+        }
+    }
+
+    /// Replaces an object's MappedNodes. Takes `list` over, gives the old one up.
+    fn show_mapping(&mut self, aperture: Aperture, record: Record, list: crate::list::List) -> Result<()> {
+        if let Some(entry) = self.ledger.get_mut(record.id) {
+            entry.mappings = u32::from(!list.is_empty());
+        }
+        if list != record.mapped {
+            self.writer.replace(aperture, Record { mapped: list, ..record })?;
+            self.writer.release(record.mapped);
+        } else {
+            self.writer.release(list);
+        }
+        Ok(())
+    }
+
+    /// The undo was refused as well: MappedNodes become what the kernel has.
+    fn show_stuck(&mut self, aperture: Aperture, record: Record, before: &[GpuId], stuck: &Stuck) -> Result<()> {
+        let (on, off) = (stuck.on.as_slice(), stuck.off.as_slice());
+        let kept = before.iter().copied().filter(|gpu| !off.contains(gpu));
+        let actual = GpuList::collect(kept.chain(on.iter().copied()))?;
+        let list = self.intern(actual.as_slice())?;
+        self.show_mapping(aperture, record, list)
+    }
+}

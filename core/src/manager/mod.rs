@@ -1,0 +1,205 @@
+//! The memory manager: every verb of the interface that makes, changes or ends an object, generic over the device.
+//!
+//! In: a verb with its arguments, checked in the order of the C interface. Out: an address or a status, and at most one
+//! new version for the readers. A verb reads: find -> decide -> reserve what publishing needs -> driver steps -> ledger
+//! -> publish. What never happens: a verb that failed and left a trace (each driver step that succeeded is undone when
+//! a later one fails), a reader that sees an unfinished object, an address given back while a reader can still find its
+//! old owner, a panic on any argument.
+//!
+//! | file | verbs |
+//! |---|---|
+//! | `setup` | set up after the topology is known, tear down at the last close |
+//! | `allocate`, `host`, `scratch` | AllocMemory: VRAM, host memory, scratch |
+//! | `register` | RegisterMemory, ToNodes, WithFlags |
+//! | `map` | MapMemoryToGPU, Nodes, Unmap; `mapping` undoes them |
+//! | `release` | FreeMemory, DeregisterMemory |
+//! | `share`, `graphics` | IPC, dmabuf export, graphics import |
+//! | `svm` | SVM attributes |
+//! | `space`, `buffer` | what the verbs are built of: addresses, buffer objects |
+
+mod allocate;
+mod buffer;
+mod gpu_list;
+mod graphics;
+mod host;
+mod machine;
+mod map;
+mod mapping;
+mod register;
+mod release;
+mod scratch;
+mod setup;
+mod share;
+mod space;
+mod svm;
+#[cfg(test)]
+mod tests;
+
+pub use graphics::Graphics;
+pub use machine::{Gfx, NodeFacts, Opened, Options};
+pub use share::SharedHandle;
+
+use gpu_list::GpuList;
+use machine::{Machine, SvmSpace};
+
+use crate::address::{Bounds, PageSize};
+use crate::aperture::Aperture;
+use crate::driver::Driver;
+use crate::epoch::Domain;
+use crate::error::{Error, Result};
+use crate::ledger::Ledger;
+use crate::list::List;
+use crate::node::{GpuId, NodeId};
+use crate::pool::Memory;
+use crate::record::Record;
+use crate::registry::{Wanted, Writer};
+
+/// The verbs' home: the only writer of a context, its device, and what the two share.
+pub struct Manager<'r, V: Driver, D: Domain, M: Memory> {
+    driver: V,
+    writer: Writer<'r, D, M>,
+    ledger: Ledger,
+    machine: Machine,
+    opened: Opened,
+}
+
+/// An address range that `HsaMemoryProperties` reports for a GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Range {
+    /// Local data share.
+    Lds,
+    /// Scratch.
+    Scratch,
+    /// Shared virtual memory, both apertures as one.
+    Svm,
+    /// An old APU's own aperture.
+    Gpuvm,
+    /// The MMIO-remap page.
+    Mmio,
+}
+
+impl<'r, V: Driver, D: Domain, M: Memory> Manager<'r, V, D, M> {
+    /// A manager over a freshly opened device: nothing is set up yet. The page size is the writer's layout's.
+    /// Readers see the writer's registry as open from here to [`Manager::tear_down`].
+    pub fn new(driver: V, mut writer: Writer<'r, D, M>, opened: Opened) -> Self {
+        writer.open();
+        let machine = Machine::blank(writer.layout().page, &opened);
+        Manager { driver, writer, ledger: Ledger::new(), machine, opened }
+    }
+
+    /// The device, for calls that are none of the memory manager's business.
+    pub fn driver(&mut self) -> &mut V {
+        &mut self.driver
+    }
+
+    /// The writer.
+    pub fn writer(&self) -> &Writer<'r, D, M> {
+        &self.writer
+    }
+
+    /// Shows the newest version to readers.
+    pub fn show(&mut self) {
+        self.writer.open();
+    }
+
+    /// Hides everything from readers: they get [`Error::NotOpened`].
+    pub fn hide(&mut self) {
+        self.writer.close();
+    }
+
+    /// Gives device and writer back. [`Manager::tear_down`] first, or the objects stay published.
+    pub fn into_parts(self) -> (V, Writer<'r, D, M>) {
+        (self.driver, self.writer)
+    }
+
+    /// Whether [`Manager::set_up`] has succeeded since the last [`Manager::tear_down`].
+    pub fn is_set_up(&self) -> bool {
+        self.machine.ready
+    }
+
+    /// Whether some node is a GPU without CPU cores.
+    pub fn is_dgpu(&self) -> bool {
+        self.machine.dgpu
+    }
+
+    /// Whether the SVM API is on: the environment allows it and every GPU reports it.
+    pub fn svm_api(&self) -> bool {
+        self.machine.svm_api
+    }
+
+    /// Whether memory of this GPU lies in SVM.
+    pub fn svm_needed(&self, gpu: GpuId) -> bool {
+        self.machine.gpu(gpu).is_some_and(|gpu| gpu.svm_needed)
+    }
+
+    /// An address range of a GPU; `None` if it has none.
+    pub fn range(&self, gpu: GpuId, which: Range) -> Option<Bounds> {
+        let gpu = self.machine.gpu(gpu)?;
+        let bounds = match which {
+            Range::Lds => gpu.lds,
+            Range::Scratch => gpu.scratch_aperture,
+            Range::Gpuvm => gpu.gpuvm.as_ref()?.1.bounds(),
+            Range::Mmio => Bounds::new(gpu.mmio?, gpu.mmio?.checked_add(self.machine.page.bytes() - 1)?),
+            Range::Svm => match &self.machine.svm {
+                SvmSpace::None => return None,
+                SvmSpace::Mmap { bounds, .. } => *bounds,
+                SvmSpace::Reserved { main, alt, .. } => Bounds::new(alt.bounds().base, main.bounds().limit),
+            },
+        };
+        (bounds.base != 0 && bounds.base < bounds.limit).then_some(bounds)
+    }
+
+    /// Notes a caller's word beside an object. No driver call.
+    #[doc(alias = "hsaKmtSetMemoryUserData")]
+    pub fn set_user_data(&mut self, address: usize, user_data: usize) -> Result<()> {
+        let (aperture, mut record) = self.writer.find(address, Wanted::Any).ok_or(Error::Failed)?;
+        record.user_data = user_data;
+        self.writer.reserve(1)?;
+        self.writer.replace(aperture, record)
+    }
+
+    fn page(&self) -> PageSize {
+        self.machine.page
+    }
+
+    /// The gpu id of a node, [`GpuId::NONE`] for a CPU.
+    fn gpu_of(&self, node: NodeId) -> Result<GpuId> {
+        self.writer.layout().gpu_of(node).ok_or(Error::InvalidNode)
+    }
+
+    /// What a size of the C interface asks an exact find for.
+    fn find(&self, address: usize, size: usize) -> Option<(Aperture, Record)> {
+        let wanted = match size {
+            0 => Wanted::Any,
+            usize::MAX => Wanted::Range,
+            size => Wanted::Exact(size),
+        };
+        self.writer.find(address, wanted)
+    }
+
+    /// The gpu ids of a record's node list.
+    fn gpus(&self, list: List) -> Result<GpuList> {
+        let layout = self.writer.layout();
+        GpuList::collect(list.ids().iter().filter_map(|node| layout.gpu_of(NodeId(*node))))
+    }
+
+    /// The node list of some GPUs, counted once.
+    fn intern(&mut self, gpus: &[GpuId]) -> Result<List> {
+        let layout = self.writer.layout();
+        let nodes = GpuList::collect(gpus.iter().filter_map(|gpu| layout.node_of(*gpu)).map(|node| GpuId(node.0)))?;
+        let nodes = nodes.as_slice();
+        self.writer.intern(nodes.len(), |position| nodes.get(position).map_or(0, |node| node.0))
+    }
+
+    /// The gpu ids of a caller's node array: not empty, every node known.
+    fn checked_nodes(&self, nodes: &[NodeId]) -> Result<GpuList> {
+        if nodes.is_empty() {
+            return Err(Error::InvalidParameter);
+        }
+        let mut gpus = GpuList::new();
+        for node in nodes {
+            gpus.push(self.gpu_of(*node)?)?;
+        }
+        Ok(gpus)
+    }
+}

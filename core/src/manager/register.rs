@@ -1,0 +1,144 @@
+//! Registering host memory: the SVM ioctl where there is one, a userptr buffer object where not.
+//!
+//! In: any host range, any alignment, perhaps nodes. Out: the kernel's SVM knows the range (and the library has no
+//! object for it), or a REGISTERED_USER object, or one more count on one that exists. What never happens: two objects
+//! for one (address, size), an object of size 0, a count that rises on an error.
+
+use super::Manager;
+use super::buffer::{Birth, Wish};
+use super::gpu_list::GpuList;
+use crate::aperture::Aperture;
+use crate::driver::{Driver, SvmAttribute};
+use crate::epoch::Domain;
+use crate::error::{Error, Result};
+use crate::flags::{IocFlags, MemFlags};
+use crate::info::PointerType;
+use crate::ledger::Entry;
+use crate::list::List;
+use crate::node::NodeId;
+use crate::pool::Memory;
+use crate::record::Record;
+
+/// How a range is to be registered.
+#[derive(Clone, Copy)]
+struct How<'a> {
+    /// The caller's nodes as gpu ids; empty for none.
+    gpus: &'a GpuList,
+    coarse: bool,
+    extended: bool,
+}
+
+impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
+    /// Registers host memory for all GPUs.
+    #[doc(alias = "hsaKmtRegisterMemory")]
+    pub fn register(&mut self, address: usize, size: usize) -> Result<()> {
+        if !self.machine.dgpu {
+            return Ok(());
+        }
+        self.register_range(address, size, How { gpus: &GpuList::new(), coarse: true, extended: false })
+    }
+
+    /// Registers host memory for these nodes. CPU nodes are taken, and refused when it is mapped.
+    #[doc(alias = "hsaKmtRegisterMemoryToNodes")]
+    pub fn register_to_nodes(&mut self, address: usize, size: usize, nodes: &[NodeId]) -> Result<()> {
+        if !self.machine.dgpu {
+            return Err(Error::NotSupported);
+        }
+        let gpus = self.checked_nodes(nodes)?;
+        self.register_range(address, size, How { gpus: &gpus, coarse: true, extended: false })
+    }
+
+    /// Registers host memory with the coherence that `flags` ask for.
+    #[doc(alias = "hsaKmtRegisterMemoryWithFlags")]
+    pub fn register_with_flags(&mut self, address: usize, size: usize, flags: MemFlags) -> Result<()> {
+        let coarse = flags.contains(MemFlags::COARSE_GRAIN);
+        let extended = flags.contains(MemFlags::EXTENDED_COHERENT);
+        if coarse && extended {
+            return Err(Error::InvalidParameter);
+        }
+        let paged_host = flags.contains(MemFlags::HOST_ACCESS) && !flags.contains(MemFlags::NON_PAGED);
+        if !paged_host || !self.machine.dgpu {
+            return Err(Error::NotSupported);
+        }
+        self.register_range(address, size, How { gpus: &GpuList::new(), coarse, extended })
+    }
+
+    fn register_range(&mut self, address: usize, size: usize, how: How<'_>) -> Result<()> {
+        match self.find(address, size) {
+            Some((aperture, record)) if record.is_userptr() => self.register_again(aperture, record, how.gpus),
+            Some(_) => Err(Error::InvalidHandle),
+            None if self.machine.svm_api && self.register_svm(address, size, how).is_ok() => Ok(()),
+            None => self.register_userptr(address, size, how),
+        }
+    }
+
+    /// One more registration. The node list is the first caller's: it may be given later, but not changed.
+    fn register_again(&mut self, aperture: Aperture, record: Record, gpus: &GpuList) -> Result<()> {
+        let known = self.gpus(record.registered)?;
+        if !known.is_empty() && known.as_slice() != gpus.as_slice() {
+            return Err(Error::AlreadyRegistered);
+        }
+        let entry = self.ledger.get(record.id).ok_or(Error::Failed)?;
+        let registrations = entry.registrations.checked_add(1).ok_or(Error::Failed)?;
+        if known.is_empty() && !gpus.is_empty() {
+            self.writer.reserve(1)?;
+            let registered = self.intern(gpus.as_slice())?;
+            self.writer.replace(aperture, Record { registered, ..record })?;
+        }
+        if let Some(entry) = self.ledger.get_mut(record.id) {
+            entry.registrations = registrations;
+        }
+        Ok(())
+    }
+
+    fn register_svm(&mut self, address: usize, size: usize, how: How<'_>) -> Result<()> {
+        self.machine.first().ok_or(Error::Failed)?;
+        let page = self.page();
+        let span = page.span(address, size).ok_or(Error::Failed)?;
+        let flag = |on: bool, value| SvmAttribute {
+            kind: if on { SvmAttribute::SET_FLAGS } else { SvmAttribute::CLR_FLAGS },
+            value,
+        };
+        let attributes =
+            [flag(!how.coarse, SvmAttribute::FLAG_COHERENT), flag(how.extended, SvmAttribute::FLAG_EXT_COHERENT)];
+        self.driver.svm_set(page.floor(address) as u64, span as u64, &attributes).map_err(|_| Error::Failed)
+    }
+
+    fn register_userptr(&mut self, address: usize, size: usize, how: How<'_>) -> Result<()> {
+        let (gpu, node) = self.machine.first().map(|gpu| (gpu.id, gpu.node)).ok_or(Error::Failed)?;
+        let aperture = self.svm_aperture(false)?;
+        let page = self.page();
+        let wraps = address.checked_add(size).and_then(|end| end.checked_add(page.bytes())).is_none();
+        let span = page.span(address, size).filter(|_| size != 0 && !wraps).ok_or(Error::Failed)?;
+        self.reserve_birth()?;
+        let registered = self.intern(how.gpus.as_slice())?;
+        if self.machine.options.check_userptr {
+            self.driver.touch(address, size);
+        }
+        let Ok(start) = self.take(aperture, span, 0, None) else {
+            self.writer.release(registered);
+            return Err(Error::Failed);
+        };
+        let mut ioc = IocFlags::USERPTR | IocFlags::WRITABLE | IocFlags::EXECUTABLE;
+        ioc.set(IocFlags::COHERENT, !how.coarse);
+        ioc.set(IocFlags::EXT_COHERENT, how.extended);
+        let user = page.floor(address) as u64;
+        let Ok((handles, _)) = self.make(&Wish { gpu, va: start as u64, size: span as u64, ioc, user }) else {
+            self.give(aperture, start, span);
+            self.writer.release(registered);
+            return Err(Error::Failed);
+        };
+        let birth = Birth {
+            aperture,
+            start,
+            cpu: address,
+            size,
+            registered,
+            mapped: List::EMPTY,
+            flags: MemFlags::from_ioc(ioc),
+            node,
+            kind: PointerType::RegisteredUser,
+        };
+        self.publish(birth, Entry { handles, registrations: 1, ioc, gpu, ..Entry::default() }).map(|_| ())
+    }
+}

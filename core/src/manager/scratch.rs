@@ -1,0 +1,204 @@
+//! Scratch backing memory: one address range per GPU, filled piece by piece by Map.
+//!
+//! In: a size for the whole range, then addresses and sizes inside it. Out: addresses; a query never finds them. On a
+//! dGPU the range is part of SVM and each piece is a buffer object of its own, mapped on that GPU only; on an APU it is
+//! process memory and mapping has no effect. What never happens: a piece outside its range, a range that is given back
+//! while a piece is left.
+
+use alloc::vec::Vec;
+
+use super::Manager;
+use super::buffer::Wish;
+use crate::driver::{Bo, Driver, Handle, HostMap};
+use crate::epoch::Domain;
+use crate::error::{Error, Result};
+use crate::flags::{IocFlags, MemFlags};
+use crate::node::GpuId;
+use crate::pool::Memory;
+
+/// The range's size and alignment.
+const ALIGN: usize = 0x1_0000;
+
+/// One GPU's range.
+#[derive(Debug)]
+pub(super) struct Scratch {
+    pub(super) start: usize,
+    pub(super) size: usize,
+    pub(super) pieces: Vec<Piece>,
+}
+
+/// One buffer object in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Piece {
+    pub(super) start: usize,
+    pub(super) size: usize,
+    pub(super) handle: Handle,
+}
+
+impl Scratch {
+    fn holds(&self, address: usize) -> bool {
+        self.start <= address && address - self.start < self.size
+    }
+
+    /// The piece that starts here; the smallest of several.
+    pub(super) fn piece_at(&self, address: usize) -> Option<Piece> {
+        self.pieces.iter().filter(|piece| piece.start == address).min_by_key(|piece| piece.size).copied()
+    }
+
+    /// A piece that holds the address.
+    pub(super) fn piece_around(&self, address: usize) -> Option<Piece> {
+        let holds = |piece: &&Piece| piece.start <= address && address - piece.start < piece.size;
+        self.pieces.iter().rev().find(holds).copied()
+    }
+}
+
+impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
+    /// The GPU whose scratch range holds the address.
+    pub(super) fn scratch_of(&self, address: usize) -> Option<GpuId> {
+        let mut gpus = self.machine.gpus.iter();
+        gpus.find(|gpu| gpu.scratch.as_ref().is_some_and(|scratch| scratch.holds(address))).map(|gpu| gpu.id)
+    }
+
+    pub(super) fn scratch(&self, gpu: GpuId) -> Option<&Scratch> {
+        self.machine.gpu(gpu)?.scratch.as_ref()
+    }
+
+    fn scratch_mut(&mut self, gpu: GpuId) -> Option<&mut Scratch> {
+        self.machine.gpu_mut(gpu)?.scratch.as_mut()
+    }
+
+    pub(super) fn allocate_scratch(&mut self, gpu: GpuId, size: usize, at: Option<usize>) -> Result<usize> {
+        if self.machine.gpu(gpu).is_none_or(|known| known.scratch.is_some()) {
+            return Err(Error::NoMemory);
+        }
+        let size = size.checked_next_multiple_of(ALIGN).ok_or(Error::NoMemory)?;
+        let start = if self.machine.dgpu {
+            let aperture = self.svm_aperture(false).map_err(|_| Error::NoMemory)?;
+            self.take(aperture, size, ALIGN, at)?
+        } else if at.is_none() {
+            self.driver.host_alloc(size, ALIGN, MemFlags::empty()).map_err(|_| Error::NoMemory)?
+        } else {
+            return Err(Error::NoMemory);
+        };
+        if self.driver.set_scratch_backing(gpu, start as u64).is_err() {
+            self.give_scratch(start, size);
+            return Err(Error::NoMemory);
+        }
+        if let Some(known) = self.machine.gpu_mut(gpu) {
+            known.scratch = Some(Scratch { start, size, pieces: Vec::new() });
+        }
+        Ok(start)
+    }
+
+    fn give_scratch(&mut self, start: usize, size: usize) {
+        match self.svm_aperture(false) {
+            Ok(aperture) if self.machine.dgpu => self.give(aperture, start, size),
+            _ => self.driver.release(start, size),
+        }
+    }
+
+    /// Map inside a scratch range: a buffer object there, on that GPU alone.
+    pub(super) fn map_scratch(&mut self, gpu: GpuId, address: usize, size: usize) -> Result<()> {
+        if !self.machine.dgpu {
+            return Ok(());
+        }
+        let scratch = self.scratch_mut(gpu).ok_or(Error::InvalidParameter)?;
+        let room = scratch.size - (address - scratch.start);
+        if size > room {
+            return Err(Error::InvalidParameter);
+        }
+        if size == 0 {
+            return Err(Error::InvalidHandle);
+        }
+        scratch.pieces.try_reserve(1).map_err(|_| Error::NoMemory)?;
+        let handle = self.make_piece(gpu, address, size)?;
+        if let Some(scratch) = self.scratch_mut(gpu) {
+            scratch.pieces.push(Piece { start: address, size, handle });
+        }
+        Ok(())
+    }
+
+    /// The three driver steps of a piece, undone if one fails.
+    fn make_piece(&mut self, gpu: GpuId, start: usize, size: usize) -> Result<Handle> {
+        let shown = self.page().round_up(size).ok_or(Error::InvalidParameter)?;
+        let ioc = IocFlags::VRAM | IocFlags::WRITABLE;
+        let wish = Wish { gpu, va: start as u64, size: size as u64, ioc, user: 0 };
+        let made = self.driver.alloc(wish.whole()).map_err(|_| Error::InvalidHandle)?;
+        let Bo { handle, mmap_offset: offset } = made;
+        if self.driver.host_map(start, shown, HostMap::Device { gpu, offset, access: false }).is_err() {
+            let _ = self.driver.free(handle);
+            return Err(Error::Failed);
+        }
+        if self.driver.map(handle, &[gpu]).is_err() {
+            let _ = self.driver.free(handle);
+            let _ = self.driver.host_map(start, shown, HostMap::Reserved);
+            return Err(Error::Failed);
+        }
+        Ok(handle)
+    }
+
+    /// Unmap of a piece: its buffer object ends, the addresses stay.
+    pub(super) fn unmap_scratch(&mut self, gpu: GpuId, address: usize) -> Result<()> {
+        if !self.machine.dgpu {
+            return Ok(());
+        }
+        let piece = self.scratch(gpu).and_then(|scratch| scratch.piece_at(address)).ok_or(Error::Failed)?;
+        self.end_piece(gpu, piece)
+    }
+
+    fn end_piece(&mut self, gpu: GpuId, piece: Piece) -> Result<()> {
+        self.driver.unmap(piece.handle, &[gpu]).map_err(|_| Error::Failed)?;
+        if self.driver.free(piece.handle).is_err() {
+            let _ = self.driver.map(piece.handle, &[gpu]);
+            return Err(Error::Failed);
+        }
+        if let Some(shown) = self.page().round_up(piece.size) {
+            let _ = self.driver.host_map(piece.start, shown, HostMap::Reserved);
+        }
+        if let Some(scratch) = self.scratch_mut(gpu) {
+            scratch.pieces.retain(|known| *known != piece);
+        }
+        Ok(())
+    }
+
+    /// Free anywhere in a scratch range: all of it goes. When a piece refuses, those ended before it are made again.
+    pub(super) fn free_scratch(&mut self, gpu: GpuId) -> Result<()> {
+        let Some(scratch) = self.scratch(gpu) else { return Ok(()) };
+        let (start, size) = (scratch.start, scratch.size);
+        let mut ended = Vec::new();
+        ended.try_reserve_exact(scratch.pieces.len()).map_err(|_| Error::NoMemory)?;
+        while let Some(piece) = self.scratch(gpu).and_then(|scratch| scratch.pieces.first().copied()) {
+            if self.end_piece(gpu, piece).is_err() {
+                self.make_pieces_again(gpu, &ended);
+                return Err(Error::Failed);
+            }
+            ended.push(piece);
+        }
+        if let Some(known) = self.machine.gpu_mut(gpu) {
+            known.scratch = None;
+        }
+        self.give_scratch(start, size);
+        Ok(())
+    }
+
+    /// Puts pieces back in front of those that are left, in their old order.
+    fn make_pieces_again(&mut self, gpu: GpuId, ended: &[Piece]) {
+        for piece in ended.iter().rev() {
+            let Ok(handle) = self.make_piece(gpu, piece.start, piece.size) else { continue };
+            if let Some(scratch) = self.scratch_mut(gpu) {
+                // The room is there: the piece stood in this list before.
+                scratch.pieces.insert(0, Piece { handle, ..*piece });
+            }
+        }
+    }
+
+    /// The last close: whatever a driver says, the range goes back.
+    pub(super) fn drop_scratch(&mut self, gpu: GpuId) {
+        let Some(scratch) = self.machine.gpu_mut(gpu).and_then(|known| known.scratch.take()) else { return };
+        for piece in &scratch.pieces {
+            let _ = self.driver.unmap(piece.handle, &[gpu]);
+            let _ = self.driver.free(piece.handle);
+        }
+        self.give_scratch(scratch.start, scratch.size);
+    }
+}

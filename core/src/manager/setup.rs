@@ -1,0 +1,343 @@
+//! Setting the apertures up once the topology is known, and taking everything down at the last close.
+//!
+//! In: the topology's facts and the environment. Out: a published layout, an address space for SVM, one MMIO page per
+//! GPU. What never happens: a half-made set-up - a failure gives back what was reserved and leaves the manager as it
+//! was before the first Acquire - or a last close that stops half-way because a driver refuses something.
+
+use super::Manager;
+use super::buffer::{Birth, Wish};
+use super::gpu_list::GpuList;
+use super::machine::{CANONICAL_END, Machine, NodeFacts, Options, SvmSpace};
+use crate::address::Bounds;
+use crate::aperture::{Aperture, Layout, MAX_GPUVM, MAX_NODES};
+use crate::driver::{Driver, Errno, HostMap, ProcessApertures, VaRequest};
+use crate::epoch::Domain;
+use crate::error::{Error, Result};
+use crate::flags::{IocFlags, MemFlags};
+use crate::info::PointerType;
+use crate::ledger::Entry;
+use crate::list::List;
+use crate::node::GpuId;
+use crate::pool::Memory;
+use crate::va::{HUGE_PAGE, VaSpace};
+
+/// The most that a reserved SVM range covers: what the oldest GPUs can address.
+const RESERVE_LIMIT: u64 = (1 << 40) - 1;
+
+/// The least that is worth having.
+const RESERVE_LEAST: u64 = 4 << 30;
+
+/// The coherent quarter starts and ends at multiples of this.
+const ALT_ALIGN: usize = 0x1_0000;
+
+/// What the GPUs with a canonical address range have in common.
+#[derive(Clone, Copy, Default)]
+struct Common {
+    base: usize,
+    /// 0: no such GPU.
+    limit: usize,
+    align: usize,
+}
+
+impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
+    /// The part of AcquireSystemProperties that concerns memory. A second one changes nothing.
+    #[doc(alias = "hsaKmtAcquireSystemProperties")]
+    pub fn set_up(&mut self, nodes: &[NodeFacts<'_>], options: &Options) -> Result<()> {
+        if self.machine.ready {
+            return Ok(());
+        }
+        let page = self.page();
+        self.machine = Machine::new(nodes, options, &self.opened, page)?;
+        let done = self.make_apertures(nodes);
+        if done.is_err() {
+            self.drop_svm();
+            self.machine = Machine::blank(page, &self.opened);
+        }
+        done
+    }
+
+    fn make_apertures(&mut self, nodes: &[NodeFacts<'_>]) -> Result<()> {
+        let mut layout = self.blank_layout(nodes)?;
+        let none =
+            ProcessApertures { gpu: GpuId::NONE, lds: Bounds::EMPTY, scratch: Bounds::EMPTY, gpuvm: Bounds::EMPTY };
+        let mut apertures = [none; MAX_NODES];
+        let count = self.driver.process_apertures(&mut apertures).map_err(|_| Error::Failed)?;
+        let mut common = Common::default();
+        for known in apertures.iter().take(count) {
+            if self.machine.adopt(known, nodes)? {
+                self.adopt_gpuvm(known, &mut common, &mut layout)?;
+                self.driver.acquire_vm(known.gpu).map_err(|_| Error::Failed)?;
+            }
+        }
+        if common.limit != 0 {
+            self.make_svm(common, nodes)?;
+        }
+        self.write_svm(&mut layout);
+        self.set_policies(apertures.get(..count).unwrap_or(&apertures), &layout)?;
+        self.make_mem_handle(&mut layout);
+        self.writer.set_layout(layout)?;
+        self.machine.ready = true;
+        self.make_mmio_pages();
+        Ok(())
+    }
+
+    /// The node table and the kind of machine; no aperture yet.
+    fn blank_layout(&self, nodes: &[NodeFacts<'_>]) -> Result<Layout> {
+        let mut layout = Layout::empty(self.page());
+        layout.node_count = u32::try_from(nodes.len()).map_err(|_| Error::Failed)?;
+        layout.dgpu = self.machine.dgpu;
+        for (index, facts) in nodes.iter().enumerate() {
+            *layout.nodes.get_mut(index).ok_or(Error::Failed)? = facts.gpu_id;
+        }
+        Ok(layout)
+    }
+
+    /// A GPU's own range: an aperture of its own if it lies beyond the canonical addresses, else a limit on SVM.
+    fn adopt_gpuvm(&mut self, known: &ProcessApertures, common: &mut Common, layout: &mut Layout) -> Result<()> {
+        let (guard, page) = (self.machine.guard(), self.page());
+        let Some(gpu) = self.machine.gpu_mut(known.gpu) else { return Ok(()) };
+        let bounds = known.gpuvm;
+        if CANONICAL_END.is_none_or(|end| bounds.limit < end) {
+            common.base = common.base.max(bounds.base);
+            common.limit = if common.limit == 0 { bounds.limit } else { common.limit.min(bounds.limit) };
+            common.align = common.align.max(gpu.align);
+            return Ok(());
+        }
+        let position = layout.gpuvm_count;
+        if usize::from(position) >= MAX_GPUVM {
+            return Ok(());
+        }
+        let mut space = VaSpace::new(bounds, gpu.align, guard, page);
+        space.keep_front().map_err(|_| Error::NoMemory)?;
+        gpu.gpuvm = Some((position, space));
+        if let Some(slot) = layout.gpuvm.get_mut(usize::from(position)) {
+            *slot = bounds;
+            layout.gpuvm_count += 1;
+        }
+        Ok(())
+    }
+
+    fn make_svm(&mut self, common: Common, nodes: &[NodeFacts<'_>]) -> Result<()> {
+        let base = common.base.checked_next_multiple_of(HUGE_PAGE).ok_or(Error::Failed)?;
+        let end = common.limit.saturating_add(1) & !(HUGE_PAGE - 1);
+        let limit = end.checked_sub(1).filter(|limit| base < *limit).ok_or(Error::Failed)?;
+        let bounds = Bounds::new(base, limit);
+        let whole_space = CANONICAL_END.is_some_and(|end| limit >= end - 1);
+        if whole_space && !self.machine.options.reserve_svm && common.align <= self.page().bytes() {
+            let cap = self.machine.alignment_cap(nodes);
+            self.machine.svm = SvmSpace::Mmap { bounds, cap };
+            // One page for trial: a process whose address space does not suit falls back to a reservation.
+            let page = self.page().bytes();
+            if let Ok(trial) = self.take(Aperture::Svm, page, 0, None) {
+                self.give(Aperture::Svm, trial, page);
+                return Ok(());
+            }
+            self.machine.svm = SvmSpace::None;
+        }
+        let whole = self.reserve_range(bounds).ok_or(Error::Failed)?;
+        self.split_reserved(whole, common.align);
+        Ok(())
+    }
+
+    /// Reserves as much of `bounds` below 2^40 as there is: from the whole down by halves, each size tried at every
+    /// huge page as long as half of it still fits.
+    fn reserve_range(&mut self, bounds: Bounds) -> Option<Bounds> {
+        let page = self.page();
+        let base = bounds.base as u64;
+        let limit = (bounds.limit as u64).min(RESERVE_LIMIT);
+        let mut len = limit.checked_sub(base)?.checked_add(1)?;
+        while len >= RESERVE_LEAST {
+            let mut address = base;
+            while address + len.div_ceil(2) - 1 <= limit {
+                let size = (limit + 1).min(address + len) - address;
+                if size < RESERVE_LEAST {
+                    break;
+                }
+                let start = usize::try_from(address).ok()?;
+                let size = page.floor(usize::try_from(size).ok()?);
+                let inside = Bounds::new(start, usize::try_from(limit).ok()?);
+                let request = VaRequest { size, align: page.bytes(), guard: 0, fixed: Some(start), bounds: inside };
+                match self.driver.reserve(request) {
+                    Ok(_) => return Some(Bounds::new(start, start + size - 1)),
+                    // Too much at any address.
+                    Err(Errno::NOMEM) => break,
+                    Err(_) => {}
+                }
+                address += HUGE_PAGE as u64;
+            }
+            len = len.div_ceil(2);
+        }
+        None
+    }
+
+    /// The first quarter becomes the coherent aperture.
+    fn split_reserved(&mut self, whole: Bounds, align: usize) {
+        let (guard, page) = (self.machine.guard(), self.page());
+        let quarter = (whole.limit - whole.base) / 4 + 1;
+        let alt_base = whole.base.next_multiple_of(ALT_ALIGN);
+        let alt = Bounds::new(alt_base, alt_base + quarter.next_multiple_of(ALT_ALIGN) - 1);
+        let main = Bounds::new(alt.limit + 1, whole.limit);
+        let space = |bounds| VaSpace::new(bounds, align.max(page.bytes()), guard, page);
+        self.machine.svm = SvmSpace::Reserved { main: space(main), alt: space(alt), whole };
+    }
+
+    fn write_svm(&self, layout: &mut Layout) {
+        match &self.machine.svm {
+            SvmSpace::None => {}
+            SvmSpace::Mmap { bounds, .. } => {
+                layout.svm = *bounds;
+                layout.mmap = true;
+            }
+            SvmSpace::Reserved { main, alt, .. } => {
+                layout.svm = main.bounds();
+                layout.svm_alt = alt.bounds();
+            }
+        }
+    }
+
+    /// Tells every GPU that uses SVM which part of it is always coherent.
+    fn set_policies(&mut self, apertures: &[ProcessApertures], layout: &Layout) -> Result<()> {
+        let alternate = if layout.mmap { layout.svm } else { layout.svm_alt };
+        let coherent = self.machine.options.disable_cache;
+        for known in apertures {
+            let canonical = CANONICAL_END.is_none_or(|end| known.gpuvm.limit < end);
+            if canonical && self.machine.all.contains(&known.gpu) {
+                self.driver.set_memory_policy(known.gpu, coherent, alternate).map_err(|_| Error::Failed)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Names for buffers without an address: 2^47 of them, from the first multiple of 2^47 that no GPU uses for
+    /// anything. Without such a place, or with short addresses, there are none.
+    fn make_mem_handle(&mut self, layout: &mut Layout) {
+        let Some(step) = CANONICAL_END else { return };
+        let gpuvm = layout.gpuvm;
+        let in_use = |bounds: &Bounds| {
+            let mut own = self.machine.gpus.iter().flat_map(|gpu| [gpu.lds, gpu.scratch_aperture]).chain(gpuvm);
+            own.any(|used| used.base != 0 && used.overlaps(bounds))
+        };
+        let mut base = step;
+        let last = usize::MAX - step - 1;
+        while base < last {
+            let bounds = Bounds::new(base, base.saturating_add(step));
+            if !in_use(&bounds) {
+                let page = self.page();
+                self.machine.mem_handle = VaSpace::new(bounds, page.bytes(), self.machine.guard(), page);
+                layout.mem_handle = bounds;
+                return;
+            }
+            base = base.saturating_add(step);
+        }
+    }
+
+    /// One page per GPU through which it can be told to flush; a GPU that refuses it has none.
+    fn make_mmio_pages(&mut self) {
+        for index in 0..self.machine.gpus.len() {
+            let Some(gpu) = self.machine.gpus.get(index).filter(|gpu| gpu.svm_needed).map(|gpu| gpu.id) else {
+                continue;
+            };
+            let mmio = self.make_mmio_page(gpu).ok();
+            if let Some(gpu) = self.machine.gpus.get_mut(index) {
+                gpu.mmio = mmio;
+            }
+        }
+    }
+
+    fn make_mmio_page(&mut self, gpu: GpuId) -> Result<usize> {
+        let size = self.page().bytes();
+        let aperture = self.svm_aperture(true)?;
+        let node = self.machine.gpu(gpu).ok_or(Error::Failed)?.node;
+        self.reserve_birth()?;
+        let reach = GpuList::collect(self.machine.reach(node).iter().copied())?;
+        let mapped = self.intern(reach.as_slice())?;
+        let made = self.back_mmio_page(gpu, aperture, size, reach.as_slice());
+        let (start, entry) = made.inspect_err(|_| self.writer.release(mapped))?;
+        let birth = Birth {
+            aperture,
+            start,
+            cpu: start,
+            size,
+            registered: List::EMPTY,
+            mapped,
+            flags: MemFlags::NON_PAGED | MemFlags::HOST_ACCESS,
+            node,
+            kind: PointerType::Allocated,
+        };
+        self.publish(birth, entry)
+    }
+
+    fn back_mmio_page(&mut self, gpu: GpuId, aperture: Aperture, size: usize, on: &[GpuId]) -> Result<(usize, Entry)> {
+        let start = self.take(aperture, size, 0, None)?;
+        let ioc = IocFlags::MMIO_REMAP | IocFlags::WRITABLE | IocFlags::COHERENT;
+        let Ok((handles, offset)) = self.make(&Wish { gpu, va: start as u64, size: size as u64, ioc, user: 0 }) else {
+            self.give(aperture, start, size);
+            return Err(Error::Failed);
+        };
+        let shown = self.driver.host_map(start, size, HostMap::Mmio { offset }).is_ok();
+        let handle = handles.first().filter(|_| shown);
+        let mapped = handle.map(|handle| (handle, self.driver.map(handle, on)));
+        match mapped {
+            Some((_, Ok(()))) => Ok((start, Entry { handles, mappings: 1, ioc, gpu, ..Entry::default() })),
+            partly => {
+                if let Some((handle, Err(partial))) = partly {
+                    let _ = self.driver.unmap(handle, on.get(..partial.done).unwrap_or(on));
+                }
+                self.unmake(&handles);
+                self.give(aperture, start, size);
+                Err(Error::Failed)
+            }
+        }
+    }
+
+    /// The last close: readers are told first, then every object goes, then the address space. Nothing stops it; what a
+    /// driver refuses here ends with its file.
+    #[doc(alias = "hsaKmtCloseKFD")]
+    pub fn tear_down(&mut self) {
+        self.writer.close();
+        for index in 0..self.machine.gpus.len() {
+            if let Some(gpu) = self.machine.gpus.get(index).map(|gpu| gpu.id) {
+                self.drop_scratch(gpu);
+            }
+        }
+        let gpuvm = (0..self.writer.layout().gpuvm_count).map(Aperture::Gpuvm);
+        let fixed = [Aperture::Svm, Aperture::SvmAlt, Aperture::MemHandle, Aperture::Cpuvm];
+        for aperture in fixed.into_iter().chain(gpuvm) {
+            self.drop_objects(aperture);
+        }
+        self.drop_svm();
+        // What is left, if anything: an object whose removal found no memory. Readers are gone, so it harms nobody.
+        let _ = self.writer.clear();
+        self.ledger.clear();
+        self.machine = Machine::blank(self.page(), &self.opened);
+    }
+
+    fn drop_objects(&mut self, aperture: Aperture) {
+        let page = self.page();
+        let mut from = 0;
+        while let Some(record) = self.writer.next(aperture, from) {
+            from = record.start.saturating_add(1);
+            let gone = self.writer.reserve(1).and_then(|()| self.writer.remove(aperture, record.start)).is_ok();
+            let mapped = self.gpus(record.mapped).unwrap_or(GpuList::new());
+            if let Some(entry) = self.ledger.remove(record.id) {
+                for handle in entry.handles.iter().filter(|_| !mapped.is_empty()) {
+                    let _ = self.driver.unmap(handle, mapped.as_slice());
+                }
+                self.unmake(&entry.handles);
+            }
+            self.give(aperture, record.start, record.extent(page));
+            if gone {
+                self.writer.release(record.registered);
+                self.writer.release(record.mapped);
+            }
+        }
+    }
+
+    /// Gives a reserved SVM range back.
+    fn drop_svm(&mut self) {
+        if let SvmSpace::Reserved { whole, .. } = self.machine.svm {
+            self.driver.release(whole.base, whole.limit - whole.base + 1);
+        }
+        self.machine.svm = SvmSpace::None;
+    }
+}

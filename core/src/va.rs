@@ -1,0 +1,302 @@
+//! The area allocator of a reserved aperture: who owns which part of a range of addresses.
+//!
+//! In: a size, an alignment, perhaps a fixed address. Out: the start of a free area, first fit. Each area carries its
+//! guard behind it, so that an access past the end hits nothing. What never happens: a system call, a partial change
+//! (an allocation either owns its area or changed nothing), an area outside the bounds. Releasing cannot fail.
+//!
+//! Placement rule, the one the C library uses: the alignment doubles while it is below 2 MiB and the size is at least
+//! twice as large. A caller who asks for no more than a page gets the *end* of the buffer aligned, not its start, which
+//! gives the GPU's translation cache the same large fragments: the start is the first aligned address, plus the
+//! alignment, minus what the size has over a multiple of it. An area therefore starts one whole alignment after the
+//! previous one's guard even when the size is a multiple. A fixed address needs its whole area, guard included, free.
+
+use alloc::vec::Vec;
+
+use crate::address::{Bounds, PageSize};
+
+/// Where growing the alignment stops: a GPU's huge page.
+pub(crate) const HUGE_PAGE: usize = 2 << 20;
+
+/// No free area fits, or no memory to note it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NoRoom;
+
+/// An owned part of the range, its guard included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Area {
+    /// First address.
+    pub(crate) start: usize,
+    /// Last address.
+    pub(crate) last: usize,
+}
+
+/// A range of addresses and the areas owned in it.
+#[derive(Debug)]
+pub(crate) struct VaSpace {
+    bounds: Bounds,
+    page: PageSize,
+    align: usize,
+    guard: usize,
+    /// Sorted by start, disjoint.
+    areas: Vec<Area>,
+}
+
+/// `alignment` doubled while it stays below `cap` and `size` is at least twice as large.
+pub(crate) fn grown(alignment: usize, size: usize, cap: usize) -> usize {
+    let mut align = alignment;
+    while align < cap
+        && let Some(double) = align.checked_mul(2)
+        && size >= double
+    {
+        align = double;
+    }
+    align
+}
+
+impl VaSpace {
+    /// A space that holds nothing and gives nothing.
+    pub(crate) const fn empty() -> VaSpace {
+        VaSpace { bounds: Bounds::EMPTY, page: PageSize::FOUR_KIB, align: 4096, guard: 0, areas: Vec::new() }
+    }
+
+    /// All of `bounds`, free. `align` (a power of two, at least a page) is the least alignment, `guard` the bytes kept
+    /// behind each area.
+    pub(crate) const fn new(bounds: Bounds, align: usize, guard: usize, page: PageSize) -> VaSpace {
+        VaSpace { bounds, page, align, guard, areas: Vec::new() }
+    }
+
+    /// The range.
+    pub(crate) const fn bounds(&self) -> Bounds {
+        self.bounds
+    }
+
+    /// What is owned, in address order.
+    #[cfg(test)]
+    pub(crate) fn areas(&self) -> &[Area] {
+        &self.areas
+    }
+
+    /// Owns the front of the range for ever, so that an address minus the base is never 0 (old APUs): as much as one
+    /// smallest allocation would take, and all before it.
+    pub(crate) fn keep_front(&mut self) -> Result<(), NoRoom> {
+        let first = self.allocate(self.align, 0, None)?;
+        if let Some(area) = self.areas.iter_mut().find(|area| area.start == first) {
+            area.start = self.bounds.base;
+        }
+        Ok(())
+    }
+
+    /// Takes `size` bytes (not 0): first fit, or exactly `at`. `alignment` 0 asks for the least.
+    pub(crate) fn allocate(&mut self, size: usize, alignment: usize, at: Option<usize>) -> Result<usize, NoRoom> {
+        if size == 0 || self.bounds.is_empty() {
+            return Err(NoRoom);
+        }
+        self.areas.try_reserve(1).map_err(|_| NoRoom)?;
+        let total = size.checked_add(self.guard).ok_or(NoRoom)?;
+        let (index, start) = match at {
+            Some(start) => (self.free_at(start, total)?, start),
+            None => self.first_fit(size, total, alignment)?,
+        };
+        let last = start.checked_add(total - 1).ok_or(NoRoom)?;
+        self.areas.insert(index, Area { start, last });
+        Ok(start)
+    }
+
+    /// Gives back what [`VaSpace::allocate`] returned. Any other address changes nothing.
+    pub(crate) fn release(&mut self, start: usize) {
+        if let Ok(index) = self.areas.binary_search_by_key(&start, |area| area.start) {
+            self.areas.remove(index);
+        }
+    }
+
+    /// Where in the list an area at exactly `start` belongs, if all of it is free.
+    fn free_at(&self, start: usize, total: usize) -> Result<usize, NoRoom> {
+        if self.page.offset(start) != 0 || !self.bounds.contains_range(start, total) {
+            return Err(NoRoom);
+        }
+        let index = self.areas.partition_point(|area| area.start <= start);
+        let before = index.checked_sub(1).and_then(|i| self.areas.get(i));
+        let clear_before = before.is_none_or(|area| area.last < start);
+        let clear_after = self.areas.get(index).is_none_or(|area| area.start - start >= total);
+        if clear_before && clear_after { Ok(index) } else { Err(NoRoom) }
+    }
+
+    /// The first gap that holds `total` bytes placed by the rule, and its position.
+    fn first_fit(&self, size: usize, total: usize, alignment: usize) -> Result<(usize, usize), NoRoom> {
+        let asked = if alignment == 0 { self.align } else { alignment };
+        let align = grown(asked.max(self.align), size, HUGE_PAGE);
+        let shift = if asked <= self.page.bytes() { align - (size & (align - 1)) } else { 0 };
+        let place = |from: usize| -> Option<usize> {
+            let aligned = from.checked_add(align - 1)? & !(align - 1);
+            aligned.checked_add(shift)
+        };
+        let mut from = self.bounds.base;
+        for (index, area) in self.areas.iter().enumerate() {
+            let start = place(from).ok_or(NoRoom)?;
+            if area.start > start && area.start - start >= total {
+                return Ok((index, start));
+            }
+            from = area.last.checked_add(1).ok_or(NoRoom)?;
+        }
+        let start = place(from).ok_or(NoRoom)?;
+        if self.bounds.contains_range(start, total) { Ok((self.areas.len(), start)) } else { Err(NoRoom) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::vec::Vec;
+
+    const P: usize = 4096;
+
+    fn space(pages: usize, guard: usize) -> VaSpace {
+        VaSpace::new(Bounds::new(0x100_0000, 0x100_0000 + pages * P - 1), P, guard * P, PageSize::FOUR_KIB)
+    }
+
+    #[test]
+    fn case_61_distance_of_one_page_areas() {
+        for (guard, distance) in [(0, 2 * P), (1, 3 * P), (4, 6 * P)] {
+            let mut va = space(1 << 20, guard);
+            let first = va.allocate(P, 0, None).unwrap();
+            assert_eq!(first, 0x100_0000 + P, "the end is aligned, not the start");
+            assert_eq!(va.allocate(P, 0, None), Ok(first + distance));
+            assert_eq!(va.allocate(P, P, None), Ok(first + 2 * distance));
+        }
+    }
+
+    #[test]
+    fn case_62_alignment_grows_to_a_huge_page() {
+        let mut va = space(1 << 20, 1);
+        let big = va.allocate(4 << 20, 0, None).unwrap();
+        assert_eq!((big + (4 << 20)) % HUGE_PAGE, 0);
+        let asked = va.allocate(P, 1 << 24, None).unwrap();
+        assert_eq!(asked % (1 << 24), 0, "an alignment above a page aligns the start");
+        assert_eq!(grown(P, 3 * P, HUGE_PAGE), P);
+        assert_eq!(grown(P, 4 * P, HUGE_PAGE), 4 * P);
+        assert_eq!(grown(1 << 30, 8 << 30, HUGE_PAGE), 1 << 30);
+    }
+
+    #[test]
+    fn case_56_fixed_addresses() {
+        let mut va = space(64, 1);
+        let x = 0x100_0000 + 8 * P;
+        assert_eq!(va.allocate(2 * P, 0, Some(x)), Ok(x));
+        assert_eq!(va.allocate(P, 0, Some(x)), Err(NoRoom), "owned");
+        assert_eq!(va.allocate(P, 0, Some(x + 2 * P)), Err(NoRoom), "a guard page");
+        assert_eq!(va.allocate(P, 0, Some(x + 3 * P)), Ok(x + 3 * P));
+        assert_eq!(va.allocate(P, 0, Some(x - P)), Err(NoRoom), "no room for its own guard");
+        assert_eq!(va.allocate(P, 0, Some(x - 2 * P)), Ok(x - 2 * P));
+        assert_eq!(va.allocate(P, 0, Some(0x100_0000)), Ok(0x100_0000), "any free range inside");
+        assert_eq!(va.allocate(P, 0, Some(0x100_0000 - P)), Err(NoRoom), "outside");
+        assert_eq!(va.allocate(P, 0, Some(0x100_0000 + 63 * P)), Err(NoRoom), "guard outside");
+        assert_eq!(va.allocate(P, 0, Some(0x100_0000 + 30 * P + 1)), Err(NoRoom), "not a page");
+        assert_eq!(va.areas().len(), 4);
+    }
+
+    #[test]
+    fn hostile_sizes_change_nothing() {
+        let mut va = space(16, 1);
+        for size in [0, usize::MAX, usize::MAX - P + 1, 1 << 40] {
+            for align in [0, P, 1 << 62] {
+                assert_eq!(va.allocate(size, align, None), Err(NoRoom));
+                assert_eq!(va.allocate(size, align, Some(usize::MAX & !(P - 1))), Err(NoRoom));
+            }
+        }
+        va.release(0x100_0000);
+        assert!(va.areas().is_empty());
+        assert_eq!(VaSpace::empty().allocate(P, 0, None), Err(NoRoom));
+    }
+
+    #[test]
+    fn the_kept_front_is_never_given_out() {
+        let mut va = space(64, 0);
+        va.keep_front().unwrap();
+        assert_eq!(va.allocate(P, 1 << 13, None).map(|start| start > 0x100_0000 + P), Ok(true));
+        assert_eq!(va.allocate(P, 0, Some(0x100_0000)), Err(NoRoom));
+    }
+
+    /// The dumb twin: one owner per page, and a search that tries every page.
+    struct Twin {
+        pages: Vec<Option<usize>>,
+        guard: usize,
+    }
+
+    impl Twin {
+        fn fits(&self, page: usize, count: usize) -> bool {
+            page + count <= self.pages.len() && self.pages[page..page + count].iter().all(Option::is_none)
+        }
+
+        fn allocate(&mut self, pages: usize, align: usize, at: Option<usize>) -> Option<usize> {
+            let total = pages + self.guard;
+            let found = match at {
+                Some(page) => self.fits(page, total).then_some(page),
+                None => {
+                    let asked = align.max(1);
+                    let mut grown = asked;
+                    while grown < HUGE_PAGE / P && pages >= 2 * grown {
+                        grown *= 2;
+                    }
+                    // A gap may be entered only at the place the rule names for it.
+                    (0..self.pages.len()).filter(|&from| from == 0 || self.pages[from - 1].is_some()).find_map(|from| {
+                        // The range itself starts at a multiple of 16 MiB, so page numbers align as addresses do.
+                        let shift = if asked <= 1 { grown - pages % grown } else { 0 };
+                        let start = from.next_multiple_of(grown) + shift;
+                        let gap_end =
+                            (from..self.pages.len()).find(|&p| self.pages[p].is_some()).unwrap_or(self.pages.len());
+                        let room = start < gap_end && start + total <= gap_end;
+                        (room && self.fits(start, total)).then_some(start)
+                    })
+                }
+            };
+            if let Some(start) = found {
+                self.pages[start..start + total].fill(Some(start));
+            }
+            found
+        }
+
+        fn release(&mut self, start: usize) {
+            self.pages.iter_mut().filter(|owner| **owner == Some(start)).for_each(|owner| *owner = None);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_a_page_map(
+            guard in 0usize..3,
+            steps in prop::collection::vec((0u8..4, 1usize..12, 0u32..5, 0usize..256), 1..120),
+        ) {
+            let mut va = space(256, guard);
+            let mut twin = Twin { pages: std::vec![None; 256], guard };
+            let mut live = Vec::new();
+            for (what, pages, order, pick) in steps {
+                let page_of = |start: usize| (start - 0x100_0000) / P;
+                match what {
+                    0 if !live.is_empty() => {
+                        let start: usize = live.swap_remove(pick % live.len());
+                        va.release(start);
+                        twin.release(page_of(start));
+                    }
+                    1 => {
+                        let at = 0x100_0000 + pick * P;
+                        let ours = va.allocate(pages * P, 0, Some(at)).ok();
+                        prop_assert_eq!(ours.map(page_of), twin.allocate(pages, 0, Some(pick)));
+                        live.extend(ours);
+                    }
+                    _ => {
+                        let align = if order == 0 { 0 } else { P << (order - 1) };
+                        let ours = va.allocate(pages * P, align, None).ok();
+                        prop_assert_eq!(ours.map(page_of), twin.allocate(pages, align / P, None));
+                        live.extend(ours);
+                    }
+                }
+                prop_assert!(va.areas().windows(2).all(|pair| pair[0].last < pair[1].start));
+            }
+            for start in live {
+                va.release(start);
+            }
+            prop_assert!(va.areas().is_empty());
+        }
+    }
+}
