@@ -2,8 +2,8 @@
 //! what a GPU's buffers are mapped through.
 //!
 //! What comes in: ids, handles and addresses as types. What goes out: the kernel's answer, or its error number as it
-//! is. What never happens: a decision, a retry other than [`restart`] (a signal arrived, or the kernel said "again"),
-//! or a heap allocation, except for the tile and aperture arrays of a machine with more than 64 GPUs.
+//! is. What never happens: a decision, a second try other than of a call that a signal interrupted or the kernel put
+//! off, or a heap allocation, except for the array of apertures on a machine with more than 64 GPUs.
 //!
 //! Each method is one of rustix's patterns. `Setter` is only used where the kernel writes nothing at all, through
 //! pointers in the struct neither; `Getter` where it reads nothing; all else is `Updater`. KFD copies a struct back on

@@ -175,3 +175,111 @@ impl Driver for KfdDriver {
         self.device.ipc_import(share, gpu, va)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::OwnedFd;
+
+    use super::*;
+    use crate::topology::Node;
+    use hsakmt_core::flags::IocFlags;
+    use hsakmt_core::node::NodeId;
+
+    const GPU: GpuId = GpuId(7);
+    const PAGE: usize = 4096;
+
+    /// A driver whose KFD knows nothing, and whose only GPU is a file of eight pages.
+    fn driver() -> KfdDriver {
+        let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null").unwrap();
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(8 * PAGE as u64).unwrap();
+        let mut driver = KfdDriver::without_gpus(Device::from(OwnedFd::from(null)));
+        driver.renders.push((GPU, RenderNode::from(OwnedFd::from(file))));
+        driver
+    }
+
+    fn reserve(driver: &mut KfdDriver) -> usize {
+        let bounds = Bounds::new(0, usize::MAX);
+        driver.reserve(VaRequest { size: PAGE, align: PAGE, guard: PAGE, fixed: None, bounds }).unwrap()
+    }
+
+    fn byte(address: usize) -> *mut u8 {
+        std::ptr::with_exposed_provenance_mut(address)
+    }
+
+    #[test]
+    fn a_buffer_shows_the_bytes_of_its_gpus_render_node() {
+        let mut driver = driver();
+        let (first, second) = (reserve(&mut driver), reserve(&mut driver));
+        let device = |offset| HostMap::Device { gpu: GPU, offset, access: true };
+        driver.host_map(first, PAGE, device(3 * PAGE as u64)).unwrap();
+        driver.host_map(second, PAGE, device(3 * PAGE as u64)).unwrap();
+        // SAFETY: mapped above, readable and writable.
+        unsafe { byte(first).write_volatile(9) };
+        // SAFETY: as above.
+        assert_eq!(unsafe { byte(second).read_volatile() }, 9);
+        driver.host_map(second, PAGE, device(0)).unwrap();
+        // SAFETY: as above.
+        assert_eq!(unsafe { byte(second).read_volatile() }, 0);
+        driver.release(first, PAGE);
+        driver.release(second, PAGE);
+    }
+
+    #[test]
+    fn each_thing_to_show_goes_where_it_belongs() {
+        let mut driver = driver();
+        let address = reserve(&mut driver);
+        driver.host_map(address, PAGE, HostMap::Anonymous { node: NodeId(0), flags: MemFlags::empty() }).unwrap();
+        driver.touch(address, PAGE);
+        driver.host_map(address, PAGE, HostMap::Reserved).unwrap();
+        // /dev/null cannot be mapped, and GPU 8 does not exist.
+        assert_eq!(driver.host_map(address, PAGE, HostMap::Mmio { offset: 0 }), Err(Errno(libc::ENODEV)));
+        let unknown = HostMap::Device { gpu: GpuId(8), offset: 0, access: true };
+        assert_eq!(driver.host_map(address, PAGE, unknown), Err(Errno::INVAL));
+        // After all these the address is still reserved.
+        let bounds = Bounds::new(0, usize::MAX);
+        let there = VaRequest { size: PAGE, align: PAGE, guard: 0, fixed: Some(address), bounds };
+        assert_eq!(driver.reserve(there), Err(Errno(libc::EEXIST)));
+        driver.release(address, PAGE);
+
+        let memory = driver.host_alloc(PAGE, PAGE, MemFlags::empty()).unwrap();
+        driver.release(memory, PAGE);
+    }
+
+    #[test]
+    fn every_verb_reaches_the_device() {
+        let mut driver = driver();
+        let request = BoRequest { gpu: GPU, va: 0, size: 4096, flags: IocFlags::GTT, user_address: 0 };
+        let handle = Handle(1);
+        let none = Some(Errno::NOTTY);
+        assert_eq!(driver.acquire_vm(GPU).err(), none);
+        assert_eq!(driver.acquire_vm(GpuId(8)).err(), Some(Errno::INVAL));
+        assert_eq!(driver.set_memory_policy(GPU, false, Bounds::EMPTY).err(), none);
+        assert_eq!(driver.set_scratch_backing(GPU, 0).err(), none);
+        assert_eq!(driver.alloc(request).err(), none);
+        assert_eq!(driver.free(handle).err(), none);
+        assert_eq!(driver.map(handle, &[GPU]), Err(Partial { errno: Errno::NOTTY, done: 0 }));
+        assert_eq!(driver.unmap(handle, &[GPU]), Err(Partial { errno: Errno::NOTTY, done: 0 }));
+        assert_eq!(driver.process_apertures(&mut []).err(), none);
+        assert_eq!(driver.svm_set(0, 4096, &[]).err(), none);
+        assert_eq!(driver.svm_get(0, 4096, &mut []).err(), none);
+        assert_eq!(driver.dmabuf_info(0, &mut []).err(), Some((Errno::NOTTY, 0)));
+        assert_eq!(driver.dmabuf_import(0, GPU, 0).err(), none);
+        assert_eq!(driver.dmabuf_export(handle).err(), none);
+        assert_eq!(driver.ipc_export(handle, GPU, MemFlags::empty()).err(), none);
+        assert_eq!(driver.ipc_import([0; 4], GPU, 0).err(), none);
+        assert_eq!(driver.raw_fds().len(), 2);
+    }
+
+    #[test]
+    fn a_gpu_that_does_not_open_adds_none() {
+        let mut driver = driver();
+        let node = |gpu_id, drm_render_minor| Node { gpu_id, drm_render_minor, ..Node::default() };
+        let cpu_and_known = Topology { nodes: vec![node(0, 0), node(GPU.0, 0)], ..Topology::default() };
+        assert_eq!(driver.add_gpus(&cpu_and_known), Ok(()));
+        let bad = Topology { nodes: vec![node(9, 127)], ..Topology::default() };
+        assert_eq!(driver.add_gpus(&bad), Err(Errno::INVAL));
+        assert_eq!(driver.raw_fds().len(), 2);
+        assert!(KfdDriver::new(Device::from(OwnedFd::from(tempfile::tempfile().unwrap())), &bad).is_err());
+    }
+}

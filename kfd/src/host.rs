@@ -139,13 +139,16 @@ impl HostSpace {
         let flags = MapFlags::SHARED | MapFlags::FIXED;
         // SAFETY: the caller owns the range; replacing it changes nobody else's memory.
         let mapped = unsafe { mmap(address as *mut c_void, size, access, flags, file, offset) };
-        mapped.map_err(errno)?;
+        if let Err(error) = mapped {
+            self.keep_reserved(address, size);
+            return Err(errno(error));
+        }
         self.advise(address, size, Advice::LinuxDontFork);
         Ok(())
     }
 
-    /// Shows fresh zeroed pages, bound to `node`'s memory as `flags` say (see [`HostSpace::bind`]), not inherited over
-    /// fork, in huge pages from 2 MiB up. If binding fails the range is reserved again.
+    /// Shows fresh zeroed pages, bound to `node`'s memory as `flags` say, not inherited over fork, in huge pages from
+    /// 2 MiB up. If binding fails the range is reserved again.
     ///
     /// # Safety
     /// As for [`HostSpace::release`].
@@ -160,7 +163,10 @@ impl HostSpace {
         // SAFETY: the caller owns the range.
         let mapped =
             unsafe { mmap_anonymous(address as *mut c_void, size, access, MapFlags::PRIVATE | MapFlags::FIXED) };
-        mapped.map_err(errno)?;
+        if let Err(error) = mapped {
+            self.keep_reserved(address, size);
+            return Err(errno(error));
+        }
         // SAFETY: the range was mapped a line ago and is the caller's.
         if let Err(error) = unsafe { self.bind(address, size, node, flags) } {
             // SAFETY: the caller owns the range.
@@ -186,7 +192,7 @@ impl HostSpace {
         match mapped.map_err(errno) {
             Ok(_) => Ok(()),
             Err(Errno::NOMEM) => {
-                self.unmap_own(address, size);
+                self.try_unmap(address, size)?;
                 self.reserve_at(address, size, Bounds::new(0, usize::MAX)).map(|_| ())
             }
             Err(error) => Err(error),
@@ -265,17 +271,30 @@ impl HostSpace {
         }
     }
 
-    /// Unmaps addresses that this module mapped. The kernel can only refuse when the cut would need one mapping more
-    /// than a process may have; the addresses then stay reserved.
+    /// A kernel may have dropped the old mapping before it found that it cannot make the new one. Then the addresses
+    /// are reserved again, before anyone else finds them free; if they are still mapped nothing happens.
+    fn keep_reserved(&self, address: usize, size: usize) {
+        match self.reserve_at(address, size, Bounds::new(0, usize::MAX)) {
+            Ok(_) | Err(Errno(libc::EEXIST)) => {}
+            Err(error) => log::warn!("{size:#x} bytes at {address:#x} are not reserved any more: error {}", error.0),
+        }
+    }
+
+    /// Unmaps addresses that this module mapped. Where the kernel refuses they stay reserved.
     fn unmap_own(&self, address: usize, size: usize) {
+        if let Err(error) = self.try_unmap(address, size) {
+            log::warn!("munmap of {size:#x} bytes at {address:#x}: error {}", error.0);
+        }
+    }
+
+    /// The kernel can only refuse when the cut would need one mapping more than a process may have; nothing has
+    /// changed then.
+    fn try_unmap(&self, address: usize, size: usize) -> Result<(), Errno> {
         if size == 0 {
-            return;
+            return Ok(());
         }
         // SAFETY: each caller passes a range that it mapped itself, or that its own caller vouches for.
-        let result = unsafe { munmap(address as *mut c_void, size) };
-        if let Err(error) = result {
-            log::warn!("munmap of {size:#x} bytes at {address:#x}: {error}");
-        }
+        unsafe { munmap(address as *mut c_void, size) }.map_err(errno)
     }
 }
 

@@ -234,27 +234,6 @@ pub struct IoLink {
 /// Bit of [`Node::capability`]: the SVM ioctl works.
 pub const CAPABILITY_SVM_API: u32 = 1 << 27;
 
-/// What the memory manager asks about a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NodeFacts {
-    /// Its id.
-    pub node: NodeId,
-    /// [`GpuId::NONE`] for a CPU.
-    pub gpu: GpuId,
-    /// CPU cores.
-    pub cpu_cores: u32,
-    /// SIMDs.
-    pub simds: u32,
-    /// `major << 16 | minor << 8 | stepping`
-    pub gfx_version: u32,
-    /// PCI device.
-    pub device_id: u16,
-    /// Whether the SVM ioctl works.
-    pub svm_api: bool,
-    /// Its render node.
-    pub render_minor: u32,
-}
-
 impl Node {
     /// The GPU's id; [`GpuId::NONE`] for a CPU.
     pub fn gpu(&self) -> GpuId {
@@ -275,20 +254,6 @@ impl Node {
     pub fn link_targets(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.links.iter().map(|link| NodeId(link.node_to))
     }
-
-    /// What the memory manager asks, for the node with this id.
-    pub fn facts(&self, node: NodeId) -> NodeFacts {
-        NodeFacts {
-            node,
-            gpu: self.gpu(),
-            cpu_cores: self.num_cpu_cores,
-            simds: self.num_f_compute_cores,
-            gfx_version: self.engine_id.gfx_version(),
-            device_id: self.device_id,
-            svm_api: self.svm_api(),
-            render_minor: self.drm_render_minor,
-        }
-    }
 }
 
 impl Topology {
@@ -305,11 +270,6 @@ impl Topology {
     /// The node of a GPU; with [`GpuId::NONE`] the first node without one.
     pub fn node_of(&self, gpu: GpuId) -> Option<NodeId> {
         self.nodes.iter().position(|node| node.gpu_id == gpu.0).map(|index| NodeId(index as u32))
-    }
-
-    /// What the memory manager asks, per node.
-    pub fn facts(&self) -> impl Iterator<Item = NodeFacts> + '_ {
-        self.nodes.iter().zip(0..).map(|(node, id)| node.facts(NodeId(id)))
     }
 
     /// Whether some node is a discrete GPU: then all memory is managed as for discrete GPUs.

@@ -140,9 +140,8 @@ fn a_machine_reads_as_it_is() {
     assert_eq!(gpu.links, [link, indirect]);
     assert_eq!(topology.nodes[0].link_targets().collect::<Vec<_>>(), [NodeId(1), NodeId(2)]);
 
-    let facts: Vec<NodeFacts> = topology.facts().collect();
-    assert_eq!(facts[2].gpu, GpuId(0x9c38));
-    assert_eq!((facts[2].gfx_version, facts[2].svm_api, facts[2].render_minor), (0x09000a, true, 129));
+    assert!(gpu.svm_api());
+    assert_eq!(topology.nodes[2].gpu(), GpuId(0x9c38));
     assert_eq!(topology.node_of(GpuId(0x9c38)), Some(NodeId(2)));
     assert_eq!(topology.node_of(GpuId::NONE), Some(NodeId(0)));
     assert_eq!(topology.direct_link_cpu(NodeId(2)), Some(NodeId(0)));
@@ -365,7 +364,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(32))]
     #[test]
     fn no_file_makes_reading_panic(
         file in prop::sample::select(vec![
