@@ -43,8 +43,10 @@ fn restart<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> Result<T, Errn
     }
 }
 
+/// Opens a device. Only a signal is a reason to try again: KFD says "again" for as long as a GPU is being reset.
 fn open(path: &str) -> Result<OwnedFd, Errno> {
-    restart(|| rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()))
+    let open = || rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
+    rustix::io::retry_on_intr(open).map_err(errno)
 }
 
 /// An open `/dev/kfd`. The kernel's side of this process ends with the last copy of the fd.
