@@ -1,0 +1,167 @@
+//! The memory verbs as methods of [`Context`]: one line each over [`Context::manage`], so that Rust callers need not know
+//! the manager.
+//!
+//! In: addresses and sizes in bytes as plain numbers, nodes and flags as types. Out: an address, or an [`Error`] that
+//! says why; after an error nothing has changed. What never happens: memory that is touched. An address is a number
+//! here; whoever makes a pointer of it does so in `unsafe` code of their own and stops before [`Context::free`].
+//!
+//! All of them block: they wait for other writers of the context, and for the kernel. Queries never wait for them.
+//! Besides driver calls a verb costs O(log n) in the number of objects. All answer [`Error::NotOpened`] before open,
+//! after the last close, and in a forked child that has not opened; all but the registering calls need
+//! [`Context::acquire_system_properties`] first, and say what C says without it.
+//!
+//! # Example
+//! ```no_run
+//! use hsakmt::context::Context;
+//! use hsakmt_core::flags::MemFlags;
+//! use hsakmt_core::node::NodeId;
+//!
+//! let context = Context::primary();
+//! context.open()?;
+//! let topology = context.acquire_system_properties()?;
+//! let gpu = topology.nodes.iter().position(|node| node.gpu_id != 0).expect("a GPU");
+//! let vram = MemFlags::NON_PAGED | MemFlags::HOST_ACCESS;
+//! let buffer = context.allocate(NodeId(gpu as u32), 1 << 20, vram)?;
+//! context.map(buffer, 1 << 20)?;
+//! let size = context.query_pointer(buffer + 0x234, |info| info.size)?;
+//! assert_eq!(size, 1 << 20);
+//! context.unmap(buffer)?;
+//! context.free(buffer)?;
+//! context.close()?;
+//! # Ok::<(), hsakmt_core::error::Error>(())
+//! ```
+
+use hsakmt_core::error::Result;
+#[cfg(doc)]
+use hsakmt_core::error::Error;
+use hsakmt_core::flags::MemFlags;
+use hsakmt_core::node::NodeId;
+
+use crate::context::Context;
+
+impl Context {
+    /// Makes `size` bytes of memory on `node` and says where. What it is follows from the flags: VRAM on a GPU node
+    /// ([`MemFlags::NON_PAGED`]), host memory, only an address ([`MemFlags::ONLY_ADDRESS`]), memory without one
+    /// ([`MemFlags::NO_ADDRESS`]), scratch. It is not mapped on any GPU yet.
+    ///
+    /// `size` must be a multiple of [`MemFlags::page_size`]. The object is twice as large with
+    /// [`MemFlags::AQL_QUEUE_MEMORY`].
+    ///
+    /// # Errors
+    /// [`Error::InvalidNode`] for an unknown node, and for every node before the topology was acquired;
+    /// [`Error::InvalidParameter`] for a size of 0 or off the page, or flags that exclude each other;
+    /// [`Error::NotSupported`] for flags this kernel does not know; [`Error::NoMemory`] for VRAM and
+    /// [`Error::Failed`] for host memory that cannot be had.
+    #[doc(alias = "hsaKmtAllocMemory")]
+    pub fn allocate(self, node: NodeId, size: usize, flags: MemFlags) -> Result<usize> {
+        self.allocate_aligned(node, size, 0, flags)
+    }
+
+    /// As [`Context::allocate`], at a multiple of `alignment`: a power of two, not below the flags' page size; 0 asks
+    /// for nothing special.
+    #[doc(alias = "hsaKmtAllocMemoryAlign")]
+    pub fn allocate_aligned(self, node: NodeId, size: usize, alignment: usize, flags: MemFlags) -> Result<usize> {
+        self.manage(|manager| manager.allocate(node, size, alignment, flags, 0))
+    }
+
+    /// As [`Context::allocate`], at exactly `address` ([`MemFlags::FIXED_ADDRESS`] is added). Where somebody already is,
+    /// it fails and leaves them alone.
+    pub fn allocate_at(self, node: NodeId, address: usize, size: usize, flags: MemFlags) -> Result<usize> {
+        self.manage(|manager| manager.allocate(node, size, 0, flags | MemFlags::FIXED_ADDRESS, address))
+    }
+
+    /// Ends the object that starts at `address`: readers stop finding it, the kernel frees it, its addresses go back.
+    /// A registered range loses one registration.
+    ///
+    /// # Errors
+    /// [`Error::Failed`] while it is mapped (it then stays whole) and for address 0; [`Error::NotRegistered`] for an
+    /// unknown address. With the SVM API an unknown address is fine.
+    #[doc(alias = "hsaKmtFreeMemory")]
+    pub fn free(self, address: usize) -> Result<()> {
+        self.manage(|manager| manager.free(address))
+    }
+
+    /// Registers host memory, of any alignment and size, for all GPUs. A range registered before only counts. With the
+    /// SVM API the kernel keeps the range and no object is made: queries then know nothing of it. So does a machine
+    /// without a discrete GPU.
+    ///
+    /// # Errors
+    /// [`Error::InvalidHandle`] for memory that [`Context::allocate`] made; [`Error::AlreadyRegistered`] if it was
+    /// registered with a list of nodes; [`Error::Failed`] if the kernel refuses the range.
+    #[doc(alias = "hsaKmtRegisterMemory")]
+    pub fn register(self, address: usize, size: usize) -> Result<()> {
+        self.manage(|manager| manager.register(address, size))
+    }
+
+    /// As [`Context::register`], for these nodes only, in this order.
+    ///
+    /// # Errors
+    /// Besides: [`Error::InvalidParameter`] for no nodes, [`Error::InvalidNode`] for an unknown one,
+    /// [`Error::AlreadyRegistered`] if the range has another list, [`Error::NotSupported`] without a discrete GPU.
+    #[doc(alias = "hsaKmtRegisterMemoryToNodes")]
+    pub fn register_to_nodes(self, address: usize, size: usize, nodes: &[NodeId]) -> Result<()> {
+        self.manage(|manager| manager.register_to_nodes(address, size, nodes))
+    }
+
+    /// As [`Context::register`], with the coherence the flags ask for: [`MemFlags::COARSE_GRAIN`],
+    /// [`MemFlags::EXTENDED_COHERENT`] or neither, and [`MemFlags::HOST_ACCESS`], which must be there.
+    ///
+    /// # Errors
+    /// Besides: [`Error::InvalidParameter`] for both coherences, [`Error::NotSupported`] without
+    /// [`MemFlags::HOST_ACCESS`], with [`MemFlags::NON_PAGED`], or without a discrete GPU.
+    #[doc(alias = "hsaKmtRegisterMemoryWithFlags")]
+    pub fn register_with_flags(self, address: usize, size: usize, flags: MemFlags) -> Result<()> {
+        self.manage(|manager| manager.register_with_flags(address, size, flags))
+    }
+
+    /// Ends one registration; the last one ends the object. `address` is the host address as registered, or the
+    /// object's GPU address, which is never ambiguous.
+    ///
+    /// # Errors
+    /// [`Error::NotRegistered`] for an unknown address, unless the SVM API is on, and for an object without one.
+    #[doc(alias = "hsaKmtDeregisterMemory")]
+    pub fn deregister(self, address: usize) -> Result<()> {
+        self.manage(|manager| manager.deregister(address))
+    }
+
+    /// Maps on all GPUs the object is meant for: those it is registered to, else its own GPU and those with a link to
+    /// it, else all. `size` is the object's. `Some` is where GPUs see it when that is not `address`.
+    ///
+    /// # Errors
+    /// [`Error::Failed`] for address 0 and if the kernel refuses, and then no GPU's mapping has changed;
+    /// [`Error::InvalidParameter`] for an unknown address, an address without memory, or memory without an address.
+    #[doc(alias = "hsaKmtMapMemoryToGPU")]
+    pub fn map(self, address: usize, size: usize) -> Result<Option<u64>> {
+        self.manage(|manager| manager.map(address, size))
+    }
+
+    /// Maps on exactly these nodes: others are unmapped. A registered range ignores the list.
+    ///
+    /// # Errors
+    /// As [`Context::map`]; an unknown address, a CPU node, and a node it is not registered to are
+    /// [`Error::Failed`], no nodes [`Error::InvalidParameter`], an unknown node [`Error::InvalidNode`].
+    #[doc(alias = "hsaKmtMapMemoryToGPUNodes")]
+    pub fn map_nodes(self, address: usize, size: usize, nodes: &[NodeId]) -> Result<Option<u64>> {
+        self.manage(|manager| manager.map_nodes(address, size, nodes))
+    }
+
+    /// Unmaps from wherever it is mapped; a registered range that was mapped more than once counts down. Nothing mapped
+    /// is no error.
+    ///
+    /// # Errors
+    /// [`Error::Failed`] for an unknown address, unless the SVM API is on, and if the kernel refuses.
+    #[doc(alias = "hsaKmtUnmapMemoryToGPU")]
+    pub fn unmap(self, address: usize) -> Result<()> {
+        self.manage(|manager| manager.unmap(address))
+    }
+
+    /// Notes a word beside the object that starts in the page of `address`; queries give it back. No driver call, but
+    /// it waits for a writer that makes one.
+    ///
+    /// # Errors
+    /// [`Error::Failed`] for an unknown address, or one that several registered ranges share.
+    #[doc(alias = "hsaKmtSetMemoryUserData")]
+    pub fn set_user_data(self, address: usize, user_data: usize) -> Result<()> {
+        self.manage(|manager| manager.set_user_data(address, user_data))
+    }
+}
