@@ -20,7 +20,7 @@
 //! | [`aperture`] | which index an address is looked for in |
 //! | [`record`], [`list`] | what readers see of an object: one cache line, and its lists of nodes |
 //! | `tree`, `userptr` | a persistent B+ tree; the second index, whose intervals overlap |
-//! | [`snapshot`], `lookup` | everything at one instant, and THE READ PATH |
+//! | [`snapshot`], `lookup`, `many` | everything at one instant, THE READ PATH, and many look-ups side by side |
 //! | [`epoch`] | when retired memory may be reused: crossbeam-epoch, or fixed reader slots |
 //! | [`pool`] | where memory comes from |
 //! | [`registry`], [`reader`] | one writer, many readers, the single store that connects them |
@@ -61,6 +61,7 @@ pub mod info;
 mod ledger;
 pub mod list;
 mod lookup;
+mod many;
 #[cfg(feature = "alloc")]
 pub mod manager;
 pub mod node;

@@ -41,7 +41,7 @@ impl Snapshot {
     }
 
     #[inline]
-    fn info<'s>(&'s self, record: &'s Record) -> PointerInfo<'s> {
+    pub(crate) fn info<'s>(&'s self, record: &'s Record) -> PointerInfo<'s> {
         PointerInfo {
             kind: record.kind,
             node: record.node,

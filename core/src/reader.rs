@@ -78,6 +78,14 @@ impl<D: Domain> Session<'_, D> {
         self.look(address)
     }
 
+    /// What each of `addresses` belongs to, as of one instant; as many as fit in `out`. Wait-free, and faster than one
+    /// by one where the registry is larger than the caches.
+    pub fn query_many<'i>(&'i mut self, addresses: &[usize], out: &mut [PointerInfo<'i>]) -> Result<()> {
+        D::refresh(&mut self.guard);
+        self.current()?.query_many(addresses, out);
+        Ok(())
+    }
+
     /// The newest version, whole; later questions to it answer for that instant. Wait-free.
     #[inline]
     pub fn snapshot(&mut self) -> Result<&Snapshot> {

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::address::Bounds;
 use crate::flags::MemFlags;
-use crate::info::PointerType;
+use crate::info::{PointerInfo, PointerType};
 use crate::node::NodeId;
 use crate::pool::Heap;
 use crate::record::ObjectId;
@@ -163,6 +163,15 @@ proptest! {
                 let found = session.snapshot().unwrap().object_at(address).map(|r| r.id.0);
                 prop_assert_eq!(found, twin.query(address), "at {:#x}", address);
             }
+            let asked: Vec<usize> = twin.objects.iter().flat_map(|(_, r)| [r.start, r.cpu, r.start + r.size]).collect();
+            let mut many = std::vec![PointerInfo::UNKNOWN; asked.len()];
+            let snapshot = session.snapshot().unwrap();
+            snapshot.query_many(&asked, &mut many);
+            for (address, many) in asked.iter().zip(&many) {
+                let one = snapshot.query_pointer(*address);
+                prop_assert_eq!((one.kind, one.gpu_address, one.size), (many.kind, many.gpu_address, many.size));
+            }
+            prop_assert_eq!(snapshot.iter().count(), twin.objects.len());
             for (_, r) in twin.objects.iter().filter(|(_, r)| r.is_userptr()) {
                 let any = writer.snapshot().userptrs().only_at(r.cpu).map(|r| r.id.0);
                 prop_assert_eq!(any, twin.exact_userptr(r.cpu, None));
@@ -322,8 +331,8 @@ fn a_steady_state_takes_no_memory() {
         let at_hand = writer.nodes.leaves.available() + writer.retired.trees.leaves.len();
         at_hand + writer.waiting.as_ref().map_or(0, |(_, batch)| batch.trees.leaves.len())
     };
-    (0..1000).for_each(|n| drop(turn(n)));
+    (0..1000).for_each(|n| _ = turn(n));
     let before = turn(0);
-    (0..1000).for_each(|n| drop(turn(n)));
+    (0..1000).for_each(|n| _ = turn(n));
     assert_eq!(turn(0), before, "leaves at hand, retired or waiting");
 }

@@ -203,8 +203,15 @@ impl Edit<'_> {
 
     /// Joins a child that shrank with the neighbour to its right or left if both fit in one node. The child is fresh:
     /// the neighbour's entries move into it. Returns which children of `parent` the result replaces.
-    fn join<O: Order>(&mut self, parent: &Branch, at: usize, child: Child, height: usize) -> (usize, Option<Child>, usize) {
-        let right = parent.child(at + 1).filter(|other| len_of(child.node, height) + len_of(other.node, height) <= FANOUT);
+    fn join<O: Order>(
+        &mut self,
+        parent: &Branch,
+        at: usize,
+        child: Child,
+        height: usize,
+    ) -> (usize, Option<Child>, usize) {
+        let right =
+            parent.child(at + 1).filter(|other| len_of(child.node, height) + len_of(other.node, height) <= FANOUT);
         if let Some(right) = right {
             return (at, Some(self.merge::<O>(child, right, child, height)), at + 2);
         }

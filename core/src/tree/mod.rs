@@ -157,7 +157,9 @@ impl<'s, O: Order> View<'s, O> {
             node = *branch.children.get(below.saturating_sub(1))?;
         }
         let leaf = self.leaf(node);
-        leaf.used().get(rank_lt(&leaf.keys, address)).or_else(|| right.and_then(|(node, level)| self.first(node, level)))
+        leaf.used()
+            .get(rank_lt(&leaf.keys, address))
+            .or_else(|| right.and_then(|(node, level)| self.first(node, level)))
     }
 
     /// The first record below a node.

@@ -113,12 +113,8 @@ impl Leaf {
 }
 
 impl Branch {
-    pub(crate) const EMPTY: Branch = Branch {
-        keys: [UNUSED; FANOUT],
-        children: [NodePtr::DANGLING; FANOUT],
-        sizes: [0; FANOUT],
-        ends: [0; FANOUT],
-    };
+    pub(crate) const EMPTY: Branch =
+        Branch { keys: [UNUSED; FANOUT], children: [NodePtr::DANGLING; FANOUT], sizes: [0; FANOUT], ends: [0; FANOUT] };
 
     pub(crate) fn len(&self) -> usize {
         count(&self.keys)
