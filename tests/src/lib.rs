@@ -1,3 +1,4 @@
 //! What the proofs share.
 pub mod install;
 pub mod layout;
+pub mod sim;

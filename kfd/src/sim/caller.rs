@@ -1,0 +1,29 @@
+//! What the simulated kernel needs of whoever calls it: [`Caller`]. Behind the supervisor it is another process, in
+//! the embedded machine this one.
+
+use std::os::fd::OwnedFd;
+
+use hsakmt_core::driver::Errno;
+
+use super::memfd::DeviceFile;
+
+/// The calling process, seen from the kernel.
+pub trait Caller {
+    /// Reads the caller's memory; `EFAULT` unless all of it is there.
+    fn read(&mut self, address: u64, bytes: &mut [u8]) -> Result<(), Errno>;
+
+    /// Writes the caller's memory; `EFAULT` unless all of it is there and writable.
+    fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), Errno>;
+
+    /// Whether every page of the range can be read. `size` is at least 1 and does not wrap.
+    fn readable(&mut self, address: u64, size: u64) -> bool;
+
+    /// Whether every page of the range belongs to some ordinary mapping, readable or not.
+    fn mapped(&mut self, address: u64, size: u64) -> bool;
+
+    /// Which of the simulated files the caller's descriptor is.
+    fn file(&mut self, fd: i32) -> Option<DeviceFile>;
+
+    /// Gives the caller a descriptor of `file`, closed on exec.
+    fn install(&mut self, file: OwnedFd) -> Result<i32, Errno>;
+}

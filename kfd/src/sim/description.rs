@@ -1,0 +1,447 @@
+//! What machine is simulated: [`Machine`], from a preset or from a JSON file.
+//!
+//! In: a preset's name, or a file. Out: a [`Machine`] in which every number is settled: GPU ids, address ranges,
+//! memory sizes. Nothing here simulates anything; [`super::machine`] and [`super::sysfs`] read it. A file that cannot
+//! be understood gives an error that names file, line and field; a machine that contradicts itself (two GPUs with one
+//! id) never comes out of here.
+//!
+//! # The machine file
+//! ```json
+//! {
+//!   "name": "one of each",
+//!   "kfd_version": "1.14",
+//!   "cpu_cores": 2,
+//!   "memory_mib": 8192,
+//!   "gpus": [
+//!     { "preset": "gfx90a", "count": 2 },
+//!     { "preset": "gfx1100", "vram_mib": 1024, "gpu_id": 4711, "svm": true }
+//!   ]
+//! }
+//! ```
+//! Every field but `gpus` may be left out. A GPU starts from its `preset` (`gfx90a`, `gfx942`, `gfx1100`, `gfx801`) and
+//! may change: `count`, `gpu_id`, `vram_mib`, `large_bar`, `svm`, `xgmi`, `device_id`, `gfx_version` ("9.0.10"),
+//! `simds`, and the address ranges `lds`, `scratch`, `gpuvm`, each `["0x1000000", "0x7fffffffffff"]`, limits
+//! inclusive. Numbers may be written as numbers or as hexadecimal strings.
+
+use std::fmt;
+use std::path::Path;
+
+use hsakmt_core::node::{GpuId, NodeId};
+use serde::{Deserialize, Deserializer};
+
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+
+/// An inclusive range of GPU addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// First address.
+    pub base: u64,
+    /// Last address.
+    pub limit: u64,
+}
+
+/// One GPU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gpu {
+    /// The preset it started from.
+    pub name: String,
+    /// The kernel's name for it.
+    pub gpu_id: GpuId,
+    /// `major * 10000 + minor * 100 + stepping`.
+    pub gfx_target_version: u32,
+    /// PCI device.
+    pub device_id: u32,
+    /// PCI revision.
+    pub revision: u32,
+    /// `family_id` of amdgpu.
+    pub family: u32,
+    /// SIMDs.
+    pub simds: u32,
+    /// SIMDs per compute unit.
+    pub simd_per_cu: u32,
+    /// Lanes of a wave.
+    pub wave_size: u32,
+    /// Compute dies.
+    pub dies: u32,
+    /// Bytes of VRAM; 0 on an APU.
+    pub vram: u64,
+    /// Whether the host can see all of VRAM.
+    pub large_bar: bool,
+    /// Whether the topology promises the SVM ioctl.
+    pub svm: bool,
+    /// Whether its links to other GPUs are XGMI (direct) rather than PCIe.
+    pub xgmi: bool,
+    /// Shares a node with the CPU cores.
+    pub apu: bool,
+    /// LDS addresses.
+    pub lds: Range,
+    /// Scratch addresses.
+    pub scratch: Range,
+    /// GPUVM addresses; `limit >= 2^47` on old APUs only.
+    pub gpuvm: Range,
+}
+
+/// A whole machine: CPU nodes first, then one node per GPU (an APU is one node).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// What to call it.
+    pub name: String,
+    /// What GET_VERSION answers.
+    pub kfd_version: (u32, u32),
+    /// Cores of the CPU node.
+    pub cpu_cores: u32,
+    /// Bytes of host memory of the CPU node.
+    pub memory: u64,
+    /// The GPUs, in the kernel's order.
+    pub gpus: Vec<Gpu>,
+}
+
+/// The first render node's minor number.
+pub const FIRST_RENDER_MINOR: u32 = 128;
+
+impl Machine {
+    /// The presets' names.
+    pub const PRESETS: &'static [(&'static str, &'static str)] = &[
+        ("gfx90a", "1 CPU node, 2 GPUs with 64 GiB each (Aldebaran), XGMI, KFD 1.14"),
+        ("gfx942", "1 CPU node, 8 GPUs with 192 GiB each, XGMI, KFD 1.16, SVM"),
+        ("gfx1100", "1 CPU node, 1 GPU with 24 GiB, KFD 1.14"),
+        ("apu", "1 node with CPU cores and an old GPU (gfx801) with its own GPUVM addresses, KFD 1.14"),
+        ("none", "1 CPU node and no GPU; /dev/kfd exists"),
+    ];
+
+    /// A machine by name; `gpus` replaces the preset's number of GPUs.
+    pub fn preset(name: &str, gpus: Option<usize>) -> Option<Machine> {
+        let (count, version) = match name {
+            "gfx90a" => (2, (1, 14)),
+            "gfx942" => (8, (1, 16)),
+            "gfx1100" => (1, (1, 14)),
+            "apu" => (1, (1, 14)),
+            "none" => (0, (1, 14)),
+            _ => return None,
+        };
+        let model = if name == "apu" { "gfx801" } else { name };
+        let list = (0..gpus.unwrap_or(count)).filter_map(|index| gpu(model, index)).collect();
+        Some(Machine { name: name.into(), kfd_version: version, cpu_cores: 2, memory: 8 * GIB, gpus: list })
+    }
+
+    /// A machine from a file.
+    pub fn from_file(path: &Path) -> Result<Machine, Error> {
+        let fail = |message: String| Error { file: path.display().to_string(), message };
+        let text = std::fs::read_to_string(path).map_err(|error| fail(error.to_string()))?;
+        Machine::from_json(&text).map_err(fail)
+    }
+
+    /// A machine from the text of a file.
+    pub fn from_json(text: &str) -> Result<Machine, String> {
+        let file: MachineFile = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        let mut machine = Machine {
+            name: file.name,
+            kfd_version: (file.kfd_version.0, file.kfd_version.1),
+            cpu_cores: file.cpu_cores,
+            memory: file.memory_mib.0.checked_mul(MIB).ok_or("memory_mib: too large")?,
+            gpus: Vec::new(),
+        };
+        for (position, entry) in file.gpus.iter().enumerate() {
+            entry.add_to(&mut machine.gpus).map_err(|message| format!("gpus[{position}].{message}"))?;
+        }
+        machine.check()?;
+        Ok(machine)
+    }
+
+    /// What must hold for any machine.
+    fn check(&self) -> Result<(), String> {
+        if self.cpu_cores == 0 {
+            return Err("cpu_cores: must be at least 1".into());
+        }
+        if self.gpus.len() > 64 {
+            return Err(format!("gpus: {} of them, 64 is the most", self.gpus.len()));
+        }
+        for (position, gpu) in self.gpus.iter().enumerate() {
+            if gpu.gpu_id == GpuId::NONE {
+                return Err(format!("gpus[{position}].gpu_id: 0 means \"not a GPU\""));
+            }
+            if self.gpus.iter().take(position).any(|other| other.gpu_id == gpu.gpu_id) {
+                return Err(format!("gpus[{position}].gpu_id: {} is taken", gpu.gpu_id.0));
+            }
+            for (name, range) in [("lds", gpu.lds), ("scratch", gpu.scratch), ("gpuvm", gpu.gpuvm)] {
+                if range.base > range.limit {
+                    return Err(format!("gpus[{position}].{name}: begins behind its end"));
+                }
+            }
+        }
+        if self.gpus.iter().filter(|gpu| gpu.apu).count() > 1 {
+            return Err("gpus: at most one APU".into());
+        }
+        Ok(())
+    }
+
+    /// Where in [`Machine::gpus`] a GPU is.
+    pub fn gpu_index(&self, gpu: GpuId) -> Option<usize> {
+        self.gpus.iter().position(|candidate| candidate.gpu_id == gpu)
+    }
+
+    /// The topology node of the GPU at `index`.
+    pub fn node_of_gpu(&self, index: usize) -> NodeId {
+        let apu_before = self.gpus.iter().take(index + 1).any(|gpu| gpu.apu);
+        let dgpus_before = self.gpus.iter().take(index).filter(|gpu| !gpu.apu).count();
+        match self.gpus.get(index) {
+            Some(gpu) if gpu.apu => NodeId(0),
+            _ => NodeId(1 + if apu_before { dgpus_before } else { index } as u32),
+        }
+    }
+
+    /// The GPUs that have their own node, in node order from 1.
+    pub fn discrete(&self) -> impl Iterator<Item = (usize, &Gpu)> {
+        self.gpus.iter().enumerate().filter(|(_, gpu)| !gpu.apu)
+    }
+
+    /// The render node's minor number of the GPU at `index`.
+    pub fn render_minor(index: usize) -> u32 {
+        FIRST_RENDER_MINOR + index as u32
+    }
+
+    /// PCI bus of the GPU at `index`: the simulated root has a domain of buses of its own.
+    pub fn pci_bus(index: usize) -> u32 {
+        0xc1 + index as u32
+    }
+}
+
+/// A GPU as its preset describes it; `index` settles its id.
+fn gpu(model: &str, index: usize) -> Option<Gpu> {
+    let base = Gpu {
+        name: model.into(),
+        gpu_id: GpuId(0xa001 + 0x101 * index as u32),
+        gfx_target_version: 90010,
+        device_id: 0x740f,
+        revision: 2,
+        family: 141,
+        simds: 416,
+        simd_per_cu: 4,
+        wave_size: 64,
+        dies: 1,
+        vram: 64 * GIB - 16 * MIB,
+        large_bar: true,
+        svm: false,
+        xgmi: true,
+        apu: false,
+        lds: Range { base: 1 << 48, limit: (1 << 48) | 0xffff_ffff },
+        scratch: Range { base: 2 << 48, limit: (2 << 48) | 0xffff_ffff },
+        gpuvm: Range { base: 0x100_0000, limit: (1 << 47) - 1 },
+    };
+    Some(match model {
+        "gfx90a" => base,
+        "gfx942" => Gpu {
+            gfx_target_version: 90402,
+            device_id: 0x74a1,
+            revision: 0,
+            simds: 1216,
+            dies: 8,
+            vram: 192 * GIB - 16 * MIB,
+            svm: true,
+            ..base
+        },
+        "gfx1100" => Gpu {
+            gfx_target_version: 110000,
+            device_id: 0x744c,
+            revision: 0xc8,
+            family: 145,
+            simds: 192,
+            simd_per_cu: 2,
+            wave_size: 32,
+            vram: 24 * GIB - 16 * MIB,
+            xgmi: false,
+            ..base
+        },
+        "gfx801" => Gpu {
+            gfx_target_version: 80001,
+            device_id: 0x9874,
+            revision: 0xc4,
+            family: 135,
+            simds: 32,
+            vram: 0,
+            large_bar: false,
+            xgmi: false,
+            apu: true,
+            lds: Range { base: 1 << 61, limit: (1 << 61) | 0xffff_ffff },
+            scratch: Range { base: (1 << 61) + (1 << 32), limit: (1 << 61) + (1 << 32) | 0xffff_ffff },
+            gpuvm: Range { base: (1 << 61) + (1 << 48), limit: (1 << 61) + (1 << 48) + (1 << 40) - 1 },
+            ..base
+        },
+        _ => return None,
+    })
+}
+
+/// A machine file that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("{file}: {message}")]
+pub struct Error {
+    file: String,
+    message: String,
+}
+
+/// A number, or a hexadecimal string.
+#[derive(Clone, Copy)]
+struct Number(u64);
+
+impl<'de> Deserialize<'de> for Number {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Number, D::Error> {
+        struct Visitor;
+        impl serde::de::Visitor<'_> for Visitor {
+            type Value = Number;
+            fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+                to.write_str("a number, or a string such as \"0x1000\"")
+            }
+            fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<Number, E> {
+                Ok(Number(value))
+            }
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Number, E> {
+                let digits = text.strip_prefix("0x").map(|hex| u64::from_str_radix(hex, 16));
+                let value = digits.unwrap_or_else(|| text.parse());
+                value.map(Number).map_err(|_| E::invalid_value(serde::de::Unexpected::Str(text), &self))
+            }
+        }
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+/// "1.14", "9.0.10": numbers with points between.
+struct Dotted(u32, u32, u32);
+
+impl<'de> Deserialize<'de> for Dotted {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Dotted, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let parts: Option<Vec<u32>> = text.split('.').map(|part| part.parse().ok()).collect();
+        match parts.as_deref() {
+            Some(&[major, minor]) => Ok(Dotted(major, minor, 0)),
+            Some(&[major, minor, stepping]) => Ok(Dotted(major, minor, stepping)),
+            _ => Err(serde::de::Error::custom(format!("{text:?} is not a version such as \"1.14\""))),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MachineFile {
+    #[serde(default)]
+    name: String,
+    #[serde(default = "default_version")]
+    kfd_version: Dotted,
+    #[serde(default = "default_cores")]
+    cpu_cores: u32,
+    #[serde(default = "default_memory")]
+    memory_mib: Number,
+    gpus: Vec<GpuEntry>,
+}
+
+fn default_version() -> Dotted {
+    Dotted(1, 14, 0)
+}
+
+fn default_cores() -> u32 {
+    2
+}
+
+fn default_memory() -> Number {
+    Number(8192)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GpuEntry {
+    preset: String,
+    count: Option<u32>,
+    gpu_id: Option<u32>,
+    vram_mib: Option<Number>,
+    large_bar: Option<bool>,
+    svm: Option<bool>,
+    xgmi: Option<bool>,
+    device_id: Option<Number>,
+    gfx_version: Option<Dotted>,
+    simds: Option<u32>,
+    lds: Option<(Number, Number)>,
+    scratch: Option<(Number, Number)>,
+    gpuvm: Option<(Number, Number)>,
+}
+
+impl GpuEntry {
+    fn add_to(&self, gpus: &mut Vec<Gpu>) -> Result<(), String> {
+        let count = self.count.unwrap_or(1);
+        if count > 64 || (count > 1 && self.gpu_id.is_some()) {
+            return Err("count: at most 64, and 1 where gpu_id is given".into());
+        }
+        for _ in 0..count {
+            let mut gpu = gpu(&self.preset, gpus.len())
+                .ok_or_else(|| format!("preset: {:?} is none of gfx90a, gfx942, gfx1100, gfx801", self.preset))?;
+            self.change(&mut gpu)?;
+            gpus.push(gpu);
+        }
+        Ok(())
+    }
+
+    fn change(&self, gpu: &mut Gpu) -> Result<(), String> {
+        if let Some(mib) = self.vram_mib {
+            gpu.vram = mib.0.checked_mul(MIB).ok_or("vram_mib: too large")?;
+        }
+        if let Some(Dotted(major, minor, stepping)) = self.gfx_version {
+            gpu.gfx_target_version = major * 10000 + minor * 100 + stepping;
+        }
+        if let Some(device) = self.device_id {
+            gpu.device_id = u32::try_from(device.0).map_err(|_| "device_id: does not fit 32 bits")?;
+        }
+        gpu.gpu_id = self.gpu_id.map_or(gpu.gpu_id, GpuId);
+        gpu.large_bar = self.large_bar.unwrap_or(gpu.large_bar);
+        gpu.svm = self.svm.unwrap_or(gpu.svm);
+        gpu.xgmi = self.xgmi.unwrap_or(gpu.xgmi);
+        gpu.simds = self.simds.unwrap_or(gpu.simds);
+        for (range, given) in [(&mut gpu.lds, self.lds), (&mut gpu.scratch, self.scratch), (&mut gpu.gpuvm, self.gpuvm)]
+        {
+            if let Some((base, limit)) = given {
+                *range = Range { base: base.0, limit: limit.0 };
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_preset_is_a_sound_machine() {
+        for (name, _) in Machine::PRESETS {
+            let machine = Machine::preset(name, None).unwrap();
+            assert_eq!(machine.check(), Ok(()), "{name}");
+        }
+        assert_eq!(Machine::preset("gfx90a", Some(5)).unwrap().gpus.len(), 5);
+        assert!(Machine::preset("gfx9", None).is_none());
+    }
+
+    #[test]
+    fn nodes_count_cpu_first_and_an_apu_is_one_node() {
+        let machine = Machine::preset("gfx90a", None).unwrap();
+        assert_eq!((machine.node_of_gpu(0), machine.node_of_gpu(1)), (NodeId(1), NodeId(2)));
+        assert_eq!(Machine::preset("apu", None).unwrap().node_of_gpu(0), NodeId(0));
+    }
+
+    #[test]
+    fn a_file_overrides_its_presets() {
+        let text =
+            r#"{"gpus":[{"preset":"gfx90a","count":2},{"preset":"gfx1100","vram_mib":"0x10","gpu_id":7,"svm":true}]}"#;
+        let machine = Machine::from_json(text).unwrap();
+        assert_eq!(machine.gpus.len(), 3);
+        assert_eq!((machine.gpus[2].vram, machine.gpus[2].gpu_id, machine.gpus[2].svm), (16 * MIB, GpuId(7), true));
+        assert_eq!(machine.kfd_version, (1, 14));
+    }
+
+    #[test]
+    fn errors_name_line_and_field() {
+        let unknown = Machine::from_json("{\n \"gpus\": [],\n \"vrm\": 1}").unwrap_err();
+        assert!(unknown.contains("vrm") && unknown.contains("line 3"), "{unknown}");
+        let preset = Machine::from_json(r#"{"gpus":[{"preset":"gfx1"}]}"#).unwrap_err();
+        assert!(preset.starts_with("gpus[0].preset"), "{preset}");
+        let twice = Machine::from_json(r#"{"gpus":[{"preset":"gfx90a","gpu_id":7},{"preset":"gfx90a","gpu_id":7}]}"#);
+        assert_eq!(twice, Err("gpus[1].gpu_id: 7 is taken".into()));
+    }
+}

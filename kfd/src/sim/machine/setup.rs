@@ -1,0 +1,160 @@
+//! What is asked once per process or GPU: version, address ranges, the GPU's address space, policies, clocks.
+
+use hsakmt_core::driver::Errno;
+use zerocopy::IntoBytes;
+
+use super::{BUSY, PERM, Process, World};
+use crate::sim::caller::Caller;
+use crate::sim::memfd::DeviceFile;
+use crate::uapi::{
+    AcquireVmArgs, GetClockCountersArgs, GetProcessAperturesArgs, GetProcessAperturesNewArgs, GetTileConfigArgs,
+    GetVersionArgs, ProcessDeviceApertures, RuntimeEnableArgs, SetMemoryPolicyArgs, SetScratchBackingVaArgs,
+    SetTrapHandlerArgs, SetXnackModeArgs,
+};
+
+/// A process that no bound GPU knows: what binding late answers.
+const SRCH: Errno = Errno(libc::ESRCH);
+
+/// `KFD_IOC_CACHE_POLICY_NONCOHERENT`, the larger of the two.
+const POLICY_LAST: u32 = 1;
+
+impl World {
+    pub(crate) fn get_version(&self, args: &mut GetVersionArgs) -> Result<(), Errno> {
+        (args.major_version, args.minor_version) = self.machine.kfd_version;
+        Ok(())
+    }
+
+    fn apertures(&self) -> impl Iterator<Item = ProcessDeviceApertures> {
+        self.machine.gpus.iter().map(|gpu| ProcessDeviceApertures {
+            lds_base: gpu.lds.base,
+            lds_limit: gpu.lds.limit,
+            scratch_base: gpu.scratch.base,
+            scratch_limit: gpu.scratch.limit,
+            gpuvm_base: gpu.gpuvm.base,
+            gpuvm_limit: gpu.gpuvm.limit,
+            gpu_id: gpu.gpu_id.0,
+            pad: 0,
+        })
+    }
+
+    pub(crate) fn get_apertures(&self, args: &mut GetProcessAperturesArgs) -> Result<(), Errno> {
+        args.num_of_nodes = 0;
+        for (to, from) in args.process_apertures.iter_mut().zip(self.apertures()) {
+            *to = from;
+            args.num_of_nodes += 1;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn get_apertures_new(
+        &self,
+        args: &mut GetProcessAperturesNewArgs,
+        caller: &mut dyn Caller,
+    ) -> Result<(), Errno> {
+        let room = args.num_of_nodes as usize;
+        if room == 0 {
+            args.num_of_nodes = self.machine.gpus.len() as u32;
+            return Ok(());
+        }
+        let list: Vec<ProcessDeviceApertures> = self.apertures().take(room).collect();
+        args.num_of_nodes = list.len() as u32;
+        caller.write(args.kfd_process_device_apertures_ptr, list.as_slice().as_bytes())
+    }
+
+    pub(crate) fn acquire_vm(
+        &self,
+        p: &mut Process,
+        args: &mut AcquireVmArgs,
+        caller: &mut dyn Caller,
+    ) -> Result<(), Errno> {
+        let gpu = self.gpu(args.gpu_id)?;
+        let on = p.gpus.get_mut(gpu).ok_or(Errno::INVAL)?;
+        match caller.file(args.drm_fd as i32) {
+            Some(DeviceFile::Render(node) | DeviceFile::Card(node)) if node == gpu => {
+                on.acquired = true;
+                Ok(())
+            }
+            Some(_) if on.acquired => Err(BUSY),
+            _ => Err(Errno::INVAL),
+        }
+    }
+
+    pub(crate) fn set_memory_policy(&self, p: &mut Process, args: &mut SetMemoryPolicyArgs) -> Result<(), Errno> {
+        if args.default_policy > POLICY_LAST || args.alternate_policy > POLICY_LAST {
+            return Err(Errno::INVAL);
+        }
+        let gpu = self.gpu(args.gpu_id)?;
+        let on = p.bound(gpu).map_err(|_| SRCH)?;
+        on.policy = Some((args.default_policy, args.alternate_aperture_base, args.alternate_aperture_size));
+        Ok(())
+    }
+
+    pub(crate) fn set_scratch(&self, p: &mut Process, args: &mut SetScratchBackingVaArgs) -> Result<(), Errno> {
+        let gpu = self.gpu(args.gpu_id)?;
+        p.bound(gpu)?.scratch = args.va_addr;
+        Ok(())
+    }
+
+    pub(crate) fn set_trap_handler(&self, p: &mut Process, args: &mut SetTrapHandlerArgs) -> Result<(), Errno> {
+        let gpu = self.gpu(args.gpu_id)?;
+        p.bound(gpu).map_err(|_| SRCH)?;
+        Ok(())
+    }
+
+    pub(crate) fn get_tile_config(&self, args: &mut GetTileConfigArgs, caller: &mut dyn Caller) -> Result<(), Errno> {
+        // The sizes of amdgpu's two tables.
+        const TILES: u32 = 32;
+        const MACRO_TILES: u32 = 16;
+        self.gpu(args.gpu_id)?;
+        (args.gb_addr_config, args.num_banks, args.num_ranks) = (0x2a11_4042, 4, 0);
+        for (count, most, address) in [
+            (&mut args.num_tile_configs, TILES, args.tile_config_ptr),
+            (&mut args.num_macro_tile_configs, MACRO_TILES, args.macro_tile_config_ptr),
+        ] {
+            *count = (*count).min(most);
+            let zeros = vec![0u8; *count as usize * size_of::<u32>()];
+            if let Err(error) = caller.write(address, &zeros) {
+                *count = 0;
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn get_clocks(&self, args: &mut GetClockCountersArgs) -> Result<(), Errno> {
+        let now = self.uptime().as_nanos() as u64;
+        // The GPU counts at 100 MHz; a node without one counts nothing.
+        args.gpu_clock_counter = if self.gpu(args.gpu_id).is_ok() { now / 10 } else { 0 };
+        args.cpu_clock_counter = now;
+        args.system_clock_counter = now;
+        args.system_clock_freq = 1_000_000_000;
+        Ok(())
+    }
+
+    pub(crate) fn runtime_enable(&self, p: &mut Process, args: &mut RuntimeEnableArgs) -> Result<(), Errno> {
+        let enable = args.mode_mask & 1 != 0;
+        if enable && p.runtime {
+            return Err(BUSY);
+        }
+        p.runtime = enable;
+        args.capabilities_mask = 0;
+        Ok(())
+    }
+
+    /// Negative asks, 0 and 1 set. Without retry faults in the hardware only "off" can be set.
+    pub(crate) fn set_xnack(&self, p: &mut Process, args: &mut SetXnackModeArgs) -> Result<(), Errno> {
+        let wanted = args.xnack_enabled;
+        if wanted < 0 {
+            args.xnack_enabled = i32::from(p.xnack);
+            return Ok(());
+        }
+        if wanted > 0 && !self.machine.gpus.iter().all(|gpu| matches!(gpu.gfx_target_version, 90010 | 90402)) {
+            return Err(PERM);
+        }
+        if p.queues.any() {
+            return Err(BUSY);
+        }
+        p.xnack = wanted > 0;
+        Ok(())
+    }
+}

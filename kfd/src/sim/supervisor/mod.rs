@@ -1,0 +1,414 @@
+//! The simulated machine behind real system calls: [`run`] starts any program, unmodified, and answers the calls that
+//! are about AMD GPUs.
+//!
+//! ```text
+//! launch -> the program, under filter -> stopped calls -> listener -> Supervisor::handle
+//!                                                                      |- ioctl 'K' -> machine
+//!                                                                      |- ioctl 'd' -> drm
+//!                                                                      '- paths     -> files (device memfds, sysfs tree)
+//! ```
+//! One thread, one loop, one call at a time: stopped calls, deaths, signals and deadlines come out of one `poll`. The
+//! order there matters: when a call is ready, deaths that happened before it are seen first, so a parent that has
+//! reaped its child finds the child's memory free.
+//!
+//! State belongs to processes, as in the kernel: an inherited descriptor is `EBADF` in the child; exec and death free
+//! everything; a second open of `/dev/kfd` finds the same process. The supervisor ends when no supervised process is
+//! left.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus};
+use std::time::Instant;
+
+use hsakmt_core::driver::Errno;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::FallocateFlags;
+use serde_json::json;
+
+use super::machine::{Answer, Faults, ProcessId, SvmMode, Wait, World};
+use super::memfd::{self, DeviceFile, Watch};
+use super::sysfs::Tree;
+use super::{caller::Caller as _, description::Machine};
+
+mod drm;
+mod files;
+mod filter;
+mod journal;
+mod launch;
+mod listener;
+mod path;
+mod signals;
+mod stat;
+mod stopped;
+mod task;
+
+use drm::Gems;
+use files::Reply;
+use journal::Journal;
+use listener::{Call, Listener};
+use path::Target;
+use signals::Signals;
+use stopped::Stopped;
+use task::{Alive, Tasks};
+
+/// Why a program could not be supervised.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The kernel does not let a process answer another's system calls.
+    #[error("this kernel has no seccomp user notification (or this process already runs under one): {0}")]
+    NoNotification(#[source] io::Error),
+    /// The program cannot be started.
+    #[error("cannot run {0}: {1}")]
+    Program(String, #[source] io::Error),
+    /// The supervisor cannot do its own work.
+    #[error("{0}: {1}")]
+    System(&'static str, #[source] io::Error),
+}
+
+/// What to simulate.
+#[derive(Debug)]
+pub struct Config {
+    /// The machine.
+    pub machine: Machine,
+    /// How the SVM ioctl behaves.
+    pub svm: SvmMode,
+    /// Faults to inject.
+    pub faults: Faults,
+    /// Where to log.
+    pub log: Option<PathBuf>,
+}
+
+/// A process that opened `/dev/kfd`.
+#[derive(Debug)]
+struct Guest {
+    alive: Alive,
+    primary: ProcessId,
+}
+
+/// One opening of `/dev/kfd`.
+#[derive(Debug)]
+struct Open {
+    process: u32,
+    kfd: ProcessId,
+    secondary: bool,
+    watch: Watch,
+}
+
+/// A stopped WAIT_EVENTS.
+#[derive(Debug)]
+struct Sleeper {
+    call: Call,
+    kfd: ProcessId,
+    wait: Wait,
+}
+
+/// Everything about one supervised program and its descendants.
+struct Supervisor {
+    world: World,
+    tree: Tree,
+    listener: Listener,
+    tasks: Tasks,
+    guests: HashMap<u32, Guest>,
+    opens: HashMap<u64, Open>,
+    next_open: u64,
+    renders: Vec<OwnedFd>,
+    cards: Vec<OwnedFd>,
+    gems: Gems,
+    sleepers: Vec<Sleeper>,
+    journal: Option<Journal>,
+}
+
+/// Runs `command` on the simulated machine, until it and all that it started are gone.
+pub fn run(command: Command, config: Config) -> Result<ExitStatus, Error> {
+    let system = |what| move |error: io::Error| Error::System(what, error);
+    let tree = Tree::create(&config.machine).map_err(system("the topology's files"))?;
+    let journal = config.log.as_deref().map(Journal::create).transpose().map_err(system("the log"))?;
+    let gpus = config.machine.gpus.len();
+    let mmap = config.faults.concerns("mmap");
+    let mut world = World::new(config.machine, config.svm, config.faults);
+    world.tracing = journal.is_some();
+    let device = |file| memfd::create(world.nonce(), file, memfd::DEVICE_BYTES);
+    let renders = (0..gpus).map(|gpu| device(DeviceFile::Render(gpu))).collect::<Result<_, _>>();
+    let cards = (0..gpus).map(|gpu| device(DeviceFile::Card(gpu))).collect::<Result<_, _>>();
+    let (renders, cards) = (
+        renders.map_err(|error| Error::System("the devices' files", error.into()))?,
+        cards.map_err(|error| Error::System("the devices' files", error.into()))?,
+    );
+    let (child, listener) = launch::launch(command, mmap)?;
+    let supervisor = Supervisor {
+        world,
+        tree,
+        listener,
+        tasks: Tasks::default(),
+        guests: HashMap::new(),
+        opens: HashMap::new(),
+        next_open: 1,
+        renders,
+        cards,
+        gems: Gems::default(),
+        sleepers: Vec::new(),
+        journal,
+    };
+    supervisor.serve(child).map_err(system("supervising"))
+}
+
+impl Supervisor {
+    fn serve(mut self, mut child: Child) -> io::Result<ExitStatus> {
+        let signals = Signals::take()?;
+        loop {
+            let ready = self.wait(&signals)?;
+            for process in ready.dead {
+                self.bury(process);
+            }
+            if ready.call
+                && let Some(call) = self.listener.receive()?
+            {
+                self.handle(&call);
+            }
+            if ready.signal {
+                signals.pass_on(child.id());
+            }
+            self.wake_sleepers();
+            if ready.hung_up {
+                return child.wait();
+            }
+        }
+    }
+
+    /// Waits until something is to be done.
+    fn wait(&self, signals: &Signals) -> io::Result<Ready> {
+        let processes: Vec<u32> = self.guests.keys().copied().collect();
+        // The calls first: whoever died before a call was made has then died before it is looked for.
+        let mut fds =
+            vec![PollFd::new(&self.listener, PollFlags::IN), PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN)];
+        fds.extend(self.guests.values().map(|guest| PollFd::new(&guest.alive.pidfd, PollFlags::IN)));
+        let deadline = self.sleepers.iter().filter_map(|sleeper| sleeper.wait.deadline).min();
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let timeout = left.and_then(|left| Timespec::try_from(left).ok());
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let mut events = fds.iter().map(PollFd::revents);
+        let listener = events.next().unwrap_or(PollFlags::empty());
+        let signal = events.next().is_some_and(|events| !events.is_empty());
+        let dead =
+            processes.into_iter().zip(events).filter(|(_, events)| !events.is_empty()).map(|(process, _)| process);
+        Ok(Ready {
+            call: listener.contains(PollFlags::IN),
+            hung_up: listener.contains(PollFlags::HUP) && !listener.contains(PollFlags::IN),
+            signal,
+            dead: dead.collect(),
+        })
+    }
+
+    /// A process is gone, or has become another program: so is everything it had.
+    fn bury(&mut self, process: u32) {
+        if let Some(guest) = self.guests.remove(&process) {
+            self.world.close(guest.primary);
+        }
+        let world = &mut self.world;
+        self.opens.retain(|_, open| {
+            if open.process == process && open.secondary {
+                world.close(open.kfd);
+            }
+            open.process != process
+        });
+        self.gems.close(process, &mut self.world);
+        self.drop_pages();
+    }
+
+    /// Forgets closed openings, and with a secondary one its process.
+    fn sweep(&mut self) {
+        let world = &mut self.world;
+        self.opens.retain(|_, open| {
+            let alive = open.watch.alive();
+            if !alive && open.secondary {
+                world.close(open.kfd);
+            }
+            alive
+        });
+    }
+
+    /// Gives the pages of freed memory back to the host.
+    fn drop_pages(&mut self) {
+        for (gpu, offset, size) in self.world.take_freed() {
+            let Some(file) = self.renders.get(gpu) else { continue };
+            let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            if let Err(error) = rustix::fs::fallocate(file, hole, offset, size) {
+                log::warn!("freed memory is kept: {error}");
+            }
+        }
+    }
+
+    /// Answers one stopped call.
+    fn handle(&mut self, call: &Call) {
+        let process = match self.tasks.get(call.tid) {
+            Ok(task) => task.process,
+            Err(error) => {
+                log::debug!("thread {}: {error}", call.tid);
+                return self.listener.go_on(call.id);
+            }
+        };
+        match call.number {
+            libc::SYS_ioctl => self.ioctl(call, process),
+            libc::SYS_mmap => self.mmap(call, process),
+            _ => self.path_call(call, process),
+        }
+        self.drop_pages();
+    }
+
+    fn ioctl(&mut self, call: &Call, process: u32) {
+        let [fd, request, argument, ..] = call.arguments;
+        let Ok(task) = self.tasks.get(call.tid) else { return self.listener.go_on(call.id) };
+        let (listener, nonce) = (&self.listener, self.world.nonce());
+        let mut caller = Stopped { task, listener, call: call.id, nonce };
+        let device = caller.file(fd as i32);
+        if !listener.is_valid(call.id) {
+            return;
+        }
+        match (device, (request >> 8) as u8) {
+            (Some(DeviceFile::Kfd(open)), b'K') => self.kfd_ioctl(call, process, open),
+            (Some(DeviceFile::Render(gpu) | DeviceFile::Card(gpu)), b'd') => {
+                let world = &mut self.world;
+                let result = self.gems.ioctl(world, process, gpu, request as u32, argument, &mut caller);
+                listener.answer(call.id, result);
+                if let Some(journal) = &mut self.journal {
+                    let detail = json!({ "request": format!("{request:#x}") });
+                    journal.line(process, call.tid, "drm", detail, result.map(drop));
+                }
+            }
+            _ => listener.go_on(call.id),
+        }
+    }
+
+    fn kfd_ioctl(&mut self, call: &Call, process: u32, open: u64) {
+        if self.opens.values().any(|open| open.secondary) {
+            self.sweep();
+        }
+        let known = self.opens.get(&open).filter(|open| open.process == process).map(|open| open.kfd);
+        let Some(kfd) = known else { return self.listener.answer(call.id, Err(Errno(libc::EBADF))) };
+        if self.guests.get(&process).is_some_and(|guest| !guest.alive.same_program()) {
+            self.bury(process);
+            return self.listener.answer(call.id, Err(Errno(libc::EBADF)));
+        }
+        let [_, request, argument, ..] = call.arguments;
+        let Ok(task) = self.tasks.get(call.tid) else { return self.listener.go_on(call.id) };
+        let nonce = self.world.nonce();
+        let mut caller = Stopped { task, listener: &self.listener, call: call.id, nonce };
+        let answer = self.world.ioctl(kfd, request as u32, argument, &mut caller);
+        let result = match answer {
+            Answer::Done(result) => result,
+            Answer::Rebind(kfd) => {
+                if let Some(open) = self.opens.get_mut(&open) {
+                    (open.kfd, open.secondary) = (kfd, true);
+                }
+                Ok(())
+            }
+            Answer::Sleep(wait) => return self.sleepers.push(Sleeper { call: *call, kfd, wait }),
+        };
+        // The line first: a program that reads the log finds its own call there.
+        if let (Some(journal), Some(trace)) = (&mut self.journal, &self.world.trace) {
+            journal.ioctl(process, call.tid, trace, result);
+        }
+        self.listener.answer(call.id, result.map(|()| 0));
+    }
+
+    /// Asks again for every sleeping wait.
+    fn wake_sleepers(&mut self) {
+        let nonce = self.world.nonce();
+        for sleeper in std::mem::take(&mut self.sleepers) {
+            let Ok(task) = self.tasks.get(sleeper.call.tid) else { continue };
+            if !self.listener.is_valid(sleeper.call.id) {
+                continue;
+            }
+            let mut caller = Stopped { task, listener: &self.listener, call: sleeper.call.id, nonce };
+            match self.world.resume(sleeper.kfd, sleeper.wait, sleeper.call.arguments[2], &mut caller) {
+                Answer::Done(result) => self.listener.answer(sleeper.call.id, result.map(|()| 0)),
+                _ => self.sleepers.push(sleeper),
+            }
+        }
+    }
+
+    /// Only stopped if a fault is to be injected: the calls a process makes after it opened `/dev/kfd` count.
+    fn mmap(&mut self, call: &Call, process: u32) {
+        let fault = if self.guests.contains_key(&process) { self.world.faults.strike("mmap") } else { None };
+        match fault {
+            Some(error) => {
+                self.listener.answer(call.id, Err(error));
+                if let Some(journal) = &mut self.journal {
+                    let detail = json!({ "length": format!("{:#x}", call.arguments[1]) });
+                    journal.line(process, call.tid, "mmap", detail, Err(error));
+                }
+            }
+            None => self.listener.go_on(call.id),
+        }
+    }
+
+    fn path_call(&mut self, call: &Call, process: u32) {
+        let Ok(task) = self.tasks.get(call.tid) else { return self.listener.go_on(call.id) };
+        let caller = Stopped { task, listener: &self.listener, call: call.id, nonce: self.world.nonce() };
+        match files::answer(call, &caller, &self.tree, self.world.machine().gpus.len()) {
+            Reply::GoOn => self.listener.go_on(call.id),
+            Reply::Return(result) => self.listener.answer(call.id, result),
+            Reply::OpenFile(file, cloexec) => self.listener.answer_with(call.id, file.as_fd(), cloexec),
+            Reply::OpenDevice(target, cloexec) => {
+                let result = self.open_device(call, process, &target, cloexec);
+                if let Some(journal) = &mut self.journal {
+                    journal.line(process, call.tid, "open", json!({ "device": format!("{target:?}") }), result);
+                }
+                if let Err(error) = result {
+                    self.listener.answer(call.id, Err(error));
+                }
+            }
+        }
+    }
+
+    /// Opens a device for a process and answers the call; on an error the call still waits.
+    fn open_device(&mut self, call: &Call, process: u32, target: &Target, cloexec: bool) -> Result<(), Errno> {
+        if let Some(error) = self.world.faults.strike("open") {
+            return Err(error);
+        }
+        let answer = |file: BorrowedFd<'_>| self.listener.answer_with(call.id, file, cloexec);
+        match target {
+            Target::Kfd => {
+                let file = self.open_kfd(process).map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EIO)))?;
+                self.listener.answer_with(call.id, file.as_fd(), cloexec);
+            }
+            Target::Render(gpu) => answer(self.renders.get(*gpu).ok_or(Errno(libc::ENOENT))?.as_fd()),
+            Target::Card(gpu) => answer(self.cards.get(*gpu).ok_or(Errno(libc::ENOENT))?.as_fd()),
+            Target::File(_) => return Err(Errno(libc::ENOENT)),
+        }
+        Ok(())
+    }
+
+    fn open_kfd(&mut self, process: u32) -> io::Result<OwnedFd> {
+        self.sweep();
+        if self.guests.get(&process).is_some_and(|guest| !guest.alive.same_program()) {
+            self.bury(process);
+        }
+        let kfd = match self.guests.get(&process) {
+            Some(guest) => guest.primary,
+            None => {
+                let guest = Guest { alive: Alive::open(process)?, primary: self.world.open() };
+                self.guests.entry(process).or_insert(guest).primary
+            }
+        };
+        let open = self.next_open;
+        self.next_open += 1;
+        let file = memfd::create(self.world.nonce(), DeviceFile::Kfd(open), memfd::DEVICE_BYTES)?;
+        let watch = Watch::new(&file)?;
+        self.opens.insert(open, Open { process, kfd, secondary: false, watch });
+        Ok(file)
+    }
+}
+
+/// What a [`Supervisor::wait`] found.
+struct Ready {
+    call: bool,
+    hung_up: bool,
+    signal: bool,
+    dead: Vec<u32>,
+}

@@ -1,0 +1,92 @@
+//! From the arguments of a path call to what it is about: [`Target`], or nothing of ours.
+//!
+//! Paths are resolved by their words: made absolute against the directory given, `.` and `..` taken out, compared with
+//! the few names the simulated machine has. A program that reaches `/dev/kfd` through a symbolic link of its own finds
+//! the host's.
+
+use std::path::PathBuf;
+
+use super::super::description::Machine;
+use super::super::memfd::DeviceFile;
+use super::super::sysfs::Tree;
+use super::task::Task;
+
+/// What a path leads to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// `/dev/kfd`.
+    Kfd,
+    /// The render node of the n-th GPU.
+    Render(usize),
+    /// The primary node of the n-th GPU.
+    Card(usize),
+    /// A file or directory of the stand-in for `/sys`.
+    File(PathBuf),
+}
+
+impl Target {
+    /// What an open descriptor is, as far as it is a device.
+    pub(crate) fn of_file(file: DeviceFile) -> Option<Target> {
+        match file {
+            DeviceFile::Kfd(_) => Some(Target::Kfd),
+            DeviceFile::Render(gpu) => Some(Target::Render(gpu)),
+            DeviceFile::Card(gpu) => Some(Target::Card(gpu)),
+            DeviceFile::Dmabuf(_) => None,
+        }
+    }
+}
+
+/// What `path`, relative to the descriptor `directory` (or `AT_FDCWD`), leads to.
+pub(crate) fn resolve(path: &str, directory: i32, task: &Task, tree: &Tree, gpus: usize) -> Option<Target> {
+    let absolute = if path.starts_with('/') {
+        normal(path)
+    } else {
+        let base = if directory == libc::AT_FDCWD { task.directory() } else { task.descriptor(directory) }?;
+        // Only below these can a relative path be ours.
+        if !(base == "/" || base.starts_with("/dev") || base.starts_with("/sys")) {
+            return None;
+        }
+        normal(&format!("{base}/{path}"))
+    };
+    if !(absolute.starts_with("/dev/") || absolute.starts_with("/sys/")) {
+        return None;
+    }
+    if absolute == "/dev/kfd" {
+        return Some(Target::Kfd);
+    }
+    let index = |prefix: &str| absolute.strip_prefix(prefix)?.parse::<u32>().ok();
+    let below = |index: u32| usize::try_from(index).ok().filter(|index| *index < gpus);
+    if let Some(gpu) = index("/dev/dri/card").and_then(below) {
+        return Some(Target::Card(gpu));
+    }
+    let first = Machine::render_minor(0);
+    if let Some(gpu) = index("/dev/dri/renderD").and_then(|minor| minor.checked_sub(first)).and_then(below) {
+        return Some(Target::Render(gpu));
+    }
+    tree.locate(&absolute).map(Target::File)
+}
+
+/// `path` without empty, `.` and `..` components.
+fn normal(path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    format!("/{}", parts.join("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::normal;
+
+    #[test]
+    fn paths_are_made_normal() {
+        assert_eq!(normal("/sys//class/./kfd/../drm/"), "/sys/class/drm");
+        assert_eq!(normal("/../dev/kfd"), "/dev/kfd");
+        assert_eq!(normal("/"), "/");
+    }
+}

@@ -1,0 +1,180 @@
+//! The supervised threads: who they are, their descriptors, their memory.
+//!
+//! A thread is known by an open `/proc/TID`: as long as that directory answers, the number means the thread it was
+//! opened for, so a reused number is never mistaken for its predecessor. Memory is read and written with
+//! `process_vm_readv` and `process_vm_writev`, which respect the pages' protection.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use hsakmt_core::driver::Errno;
+use rustix::fs::{Mode, OFlags};
+
+use super::super::machine::PAGE;
+use super::super::maps::Maps;
+
+const FAULT: Errno = Errno(libc::EFAULT);
+
+/// More threads than this are forgotten together and learned anew.
+const REMEMBERED: usize = 4096;
+
+/// One thread.
+#[derive(Debug)]
+pub(crate) struct Task {
+    directory: OwnedFd,
+    tid: u32,
+    /// Its process.
+    pub(crate) process: u32,
+}
+
+/// The threads seen so far.
+#[derive(Debug, Default)]
+pub(crate) struct Tasks(HashMap<u32, Task>);
+
+impl Tasks {
+    /// The thread with this number, which must be stopped in a call.
+    pub(crate) fn get(&mut self, tid: u32) -> io::Result<&Task> {
+        let known = self.0.get(&tid).is_some_and(Task::exists);
+        if !known {
+            if self.0.len() >= REMEMBERED {
+                self.0.clear();
+            }
+            self.0.insert(tid, Task::open(tid)?);
+        }
+        self.0.get(&tid).ok_or_else(|| io::Error::from_raw_os_error(libc::ESRCH))
+    }
+}
+
+impl Task {
+    fn open(tid: u32) -> io::Result<Task> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = rustix::fs::open(format!("/proc/{tid}"), flags, Mode::empty())?;
+        let status = read_file(&directory, "status")?;
+        let process = status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok());
+        let process = process.ok_or_else(|| io::Error::from_raw_os_error(libc::ESRCH))?;
+        Ok(Task { directory, tid, process })
+    }
+
+    fn exists(&self) -> bool {
+        rustix::fs::readlinkat(&self.directory, "cwd", [0u8; 0].to_vec()).is_ok()
+    }
+
+    fn link(&self, name: &str) -> Option<String> {
+        rustix::fs::readlinkat(&self.directory, name, Vec::with_capacity(128)).ok()?.into_string().ok()
+    }
+
+    /// What a descriptor's link says.
+    pub(crate) fn descriptor(&self, fd: i32) -> Option<String> {
+        self.link(&format!("fd/{fd}"))
+    }
+
+    /// The current directory.
+    pub(crate) fn directory(&self) -> Option<String> {
+        self.link("cwd")
+    }
+
+    /// The process's mappings.
+    pub(crate) fn maps(&self) -> Maps {
+        Maps::parse(&read_file(&self.directory, "maps").unwrap_or_default())
+    }
+
+    /// Reads memory, all or `EFAULT`.
+    pub(crate) fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Errno> {
+        if self.read_some(address, bytes) == bytes.len() { Ok(()) } else { Err(FAULT) }
+    }
+
+    /// Reads as much as is there.
+    pub(crate) fn read_some(&self, address: u64, bytes: &mut [u8]) -> usize {
+        let local = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+        let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: bytes.len() };
+        // SAFETY: the kernel writes at most `iov_len` bytes into `bytes`, which is borrowed for as long; the remote
+        // address is looked up in the other process and never dereferenced here.
+        let count = unsafe { libc::process_vm_readv(self.tid as i32, &raw const local, 1, &raw const remote, 1, 0) };
+        usize::try_from(count).unwrap_or(0)
+    }
+
+    /// Writes memory, all or `EFAULT`.
+    pub(crate) fn write(&self, address: u64, bytes: &[u8]) -> Result<(), Errno> {
+        let local = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+        let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: bytes.len() };
+        // SAFETY: the kernel only reads `bytes`, at most `iov_len` of them; the remote address is looked up in the
+        // other process and never dereferenced here.
+        let count = unsafe { libc::process_vm_writev(self.tid as i32, &raw const local, 1, &raw const remote, 1, 0) };
+        if usize::try_from(count) == Ok(bytes.len()) { Ok(()) } else { Err(FAULT) }
+    }
+
+    /// Whether every page of the range can be read. Small ranges are tried page by page, large ones looked up.
+    pub(crate) fn readable(&self, address: u64, size: u64) -> bool {
+        // The most the kernel takes in one call (IOV_MAX).
+        const TRIED: usize = 1024;
+        let first = address & !(PAGE - 1);
+        let pages = (address + size - first).div_ceil(PAGE) as usize;
+        if pages > TRIED {
+            return self.maps().covers(first, address + size, |map| map.readable);
+        }
+        let mut bytes = [0u8; TRIED];
+        let page = |index| libc::iovec { iov_base: (first + index * PAGE) as *mut libc::c_void, iov_len: 1 };
+        let remote: Vec<libc::iovec> = (0..pages as u64).map(page).collect();
+        let local = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: pages };
+        // SAFETY: the kernel writes at most `pages` <= TRIED bytes into `bytes`, and reads `remote.len()` entries of
+        // `remote`; the remote addresses are never dereferenced here.
+        let count = unsafe {
+            libc::process_vm_readv(self.tid as i32, &raw const local, 1, remote.as_ptr(), remote.len() as u64, 0)
+        };
+        usize::try_from(count) == Ok(pages)
+    }
+
+    /// A zero-terminated string, at most a page of it.
+    pub(crate) fn string(&self, address: u64) -> Option<String> {
+        let mut text = Vec::new();
+        let mut at = address;
+        while text.len() < PAGE as usize {
+            let mut piece = [0u8; 256];
+            let room = (PAGE - at % PAGE).min(256) as usize;
+            let count = self.read_some(at, piece.get_mut(..room)?);
+            let piece = piece.get(..count)?;
+            if let Some(end) = piece.iter().position(|byte| *byte == 0) {
+                text.extend_from_slice(piece.get(..end)?);
+                return String::from_utf8(text).ok();
+            }
+            if count == 0 {
+                return None;
+            }
+            text.extend_from_slice(piece);
+            at = at.checked_add(count as u64)?;
+        }
+        None
+    }
+}
+
+/// A process as a whole: alive or not, and still the same program or not.
+#[derive(Debug)]
+pub(crate) struct Alive {
+    /// Becomes readable when the process ends.
+    pub(crate) pidfd: OwnedFd,
+    memory: std::fs::File,
+}
+
+impl Alive {
+    pub(crate) fn open(process: u32) -> io::Result<Alive> {
+        let pid = rustix::process::Pid::from_raw(process as i32).ok_or(io::ErrorKind::InvalidInput)?;
+        let pidfd = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?;
+        Ok(Alive { pidfd, memory: std::fs::File::open(format!("/proc/{process}/mem"))? })
+    }
+
+    /// Whether the address space is still the one it was: `/proc/PID/mem` stays with the address space it was opened
+    /// for, and reads nothing once exec has replaced it.
+    pub(crate) fn same_program(&self) -> bool {
+        use std::os::unix::fs::FileExt;
+        !matches!(self.memory.read_at(&mut [0u8], 0), Ok(0))
+    }
+}
+
+fn read_file(directory: impl AsFd, name: &str) -> io::Result<String> {
+    use std::io::Read;
+    let fd = rustix::fs::openat(directory, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    let mut text = String::new();
+    std::fs::File::from(fd).read_to_string(&mut text)?;
+    Ok(text)
+}
