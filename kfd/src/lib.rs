@@ -17,5 +17,6 @@ pub mod device;
 pub mod driver;
 pub mod host;
 pub mod opcode;
+pub mod sim;
 pub mod topology;
 pub mod uapi;
