@@ -1,14 +1,61 @@
 //! The C face: every name of `libhsakmt.so.1`.
 //!
 //! In: what a C caller passes, which may be anything. Out: an `HSAKMT_STATUS`, and out-parameters written whole. Each
-//! entry has one shape, made by [`entry!`]: check that arguments exist, convert them, call one safe function of the
+//! entry has one shape, made by `entry!`: check that arguments exist, convert them, call one safe function of the
 //! crate, convert the answer. Never here: logic, locks, state; a panic that reaches C; an entry that calls another.
 //!
-//! - `process`: open, close, version; `topology`: what nodes there are; `memory`: objects; `pointer`: the two calls
-//!   the library exists for.
-//! - `convert`: Rust answers into C structs. `argument`: C arguments into Rust.
-//! - `unwritten`: names that exist and answer NOT_IMPLEMENTED.
+//! | file | entries |
+//! |---|---|
+//! | `process` | open, close, version |
+//! | `topology` | what nodes there are |
+//! | `pointer` | the two calls the library exists for |
+//! | `memory` | objects: make, register, map, end |
+//! | `unwritten` | names that exist and answer NOT_IMPLEMENTED |
+//!
+//! `argument` turns C arguments into Rust, `convert` Rust answers into C structs.
 
+mod argument;
+mod convert;
+mod memory;
+mod pointer;
+mod process;
+mod topology;
 mod unwritten;
 
 pub use unwritten::{RETIRED, UNWRITTEN};
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use hsakmt_core::error::{Error, Result};
+
+use crate::context::Context;
+use crate::status::Status;
+
+/// The one way from C into the crate: an error becomes its status, a panic becomes the general failure. State is never
+/// half changed by either: edits are built aside, and locks of a panicked writer are recovered.
+#[inline(always)]
+fn boundary(body: impl FnOnce() -> Result<()>) -> Status {
+    catch_unwind(AssertUnwindSafe(body)).map_or(Status::Error, Status::from)
+}
+
+/// The context of the plain calls, if it is open: for entries that look at their other arguments only then.
+#[inline(always)]
+fn opened() -> Result<Context> {
+    let context = Context::primary();
+    if context.is_open() { Ok(context) } else { Err(Error::NotOpened) }
+}
+
+/// Declares C entries. A body is an expression or block of type `Result<()>`.
+macro_rules! entry {
+    ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) $body:block)*) => {
+        $(
+            $(#[$doc])*
+            #[allow(non_snake_case, reason = "the C names")]
+            #[unsafe(no_mangle)]
+            extern "C" fn $name($($argument: $type),*) -> $crate::status::Status {
+                $crate::capi::boundary(move || $body)
+            }
+        )*
+    };
+}
+use entry;

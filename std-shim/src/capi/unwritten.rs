@@ -27,51 +27,6 @@ macro_rules! refusing {
 refusing! {
     /// Not written yet.
     UNWRITTEN:
-    // life cycle, nodes, objects, pointers
-    hsaKmtOpenKFD();
-    hsaKmtCloseKFD();
-    hsaKmtGetVersion(VersionInfo: *mut HsaVersionInfo);
-    hsaKmtAcquireSystemProperties(SystemProperties: *mut HsaSystemProperties);
-    hsaKmtReleaseSystemProperties();
-    hsaKmtGetNodeProperties(NodeId: u32, NodeProperties: *mut HsaNodeProperties);
-    hsaKmtGetNodeMemoryProperties(NodeId: u32, NumBanks: u32, MemoryProperties: *mut HsaMemoryProperties);
-    hsaKmtGetNodeCacheProperties(
-        NodeId: u32,
-        ProcessorId: u32,
-        NumCaches: u32,
-        CacheProperties: *mut HsaCacheProperties,
-    );
-    hsaKmtGetNodeIoLinkProperties(NodeId: u32, NumIoLinks: u32, IoLinkProperties: *mut HsaIoLinkProperties);
-    hsaKmtAllocMemory(PreferredNode: u32, SizeInBytes: u64, MemFlags: HsaMemFlags, MemoryAddress: *mut *mut c_void);
-    hsaKmtAllocMemoryAlign(
-        PreferredNode: u32,
-        SizeInBytes: u64,
-        Alignment: u64,
-        MemFlags: HsaMemFlags,
-        MemoryAddress: *mut *mut c_void,
-    );
-    hsaKmtFreeMemory(MemoryAddress: *mut c_void, SizeInBytes: u64);
-    hsaKmtRegisterMemory(MemoryAddress: *mut c_void, MemorySizeInBytes: u64);
-    hsaKmtRegisterMemoryToNodes(
-        MemoryAddress: *mut c_void,
-        MemorySizeInBytes: u64,
-        NumberOfNodes: u64,
-        NodeArray: *mut u32,
-    );
-    hsaKmtRegisterMemoryWithFlags(MemoryAddress: *mut c_void, MemorySizeInBytes: u64, MemFlags: HsaMemFlags);
-    hsaKmtDeregisterMemory(MemoryAddress: *mut c_void);
-    hsaKmtMapMemoryToGPU(MemoryAddress: *mut c_void, MemorySizeInBytes: u64, AlternateVAGPU: *mut u64);
-    hsaKmtMapMemoryToGPUNodes(
-        MemoryAddress: *mut c_void,
-        MemorySizeInBytes: u64,
-        AlternateVAGPU: *mut u64,
-        MemMapFlags: HsaMemMapFlags,
-        NumberOfNodes: u64,
-        NodeArray: *mut u32,
-    );
-    hsaKmtUnmapMemoryToGPU(MemoryAddress: *mut c_void);
-    hsaKmtQueryPointerInfo(Pointer: *const c_void, PointerInfo: *mut HsaPointerInfo);
-    hsaKmtSetMemoryUserData(Pointer: *const c_void, UserData: *mut c_void);
     // topology
     hsaKmtGetClockCounters(NodeId: u32, Counters: *mut HsaClockCounters);
     hsaKmtGetTileConfig(NodeId: u32, config: *mut HsaGpuTileConfig);

@@ -1,0 +1,140 @@
+//! What C passes, as types: [`Address`], [`Out`], [`InOut`], [`List`].
+//!
+//! Each has the shape of the C argument (one pointer), so an entry declares it in the argument's place. A null pointer
+//! is an error before anything else is. C promises no alignment and no initialisation: reads and writes are whole and
+//! unaligned, and what is only written is never read.
+//!
+//! The one promise that cannot be checked, and that every C caller makes by calling: a pointer that is not null leads
+//! to memory of the type that the header says, which nobody else uses during the call.
+
+use core::marker::PhantomData;
+
+use hsakmt_core::error::Error;
+use hsakmt_core::node::NodeId;
+
+/// An address that is only looked up, never followed. Any value is fine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub(super) struct Address(pub(super) usize);
+
+/// Where an answer goes.
+#[derive(Debug)]
+#[repr(transparent)]
+pub(super) struct Out<T>(*mut T);
+
+impl<T: Copy> Out<T> {
+    /// The place, or INVALID_PARAMETER for a null pointer.
+    pub(super) fn required(self) -> Result<Place<T>, Error> {
+        self.optional().ok_or(Error::InvalidParameter)
+    }
+
+    /// The place, if there is one.
+    pub(super) fn optional(self) -> Option<Place<T>> {
+        (!self.0.is_null()).then_some(Place(self.0))
+    }
+}
+
+/// A pointer that is not null, out of an [`Out`].
+#[derive(Debug)]
+pub(super) struct Place<T>(*mut T);
+
+impl<T: Copy> Place<T> {
+    /// Writes the answer, whole.
+    pub(super) fn set(&mut self, value: T) {
+        // SAFETY: not null (`Out::optional`), so by the caller's promise it leads to room for a `T`; it need not be
+        // aligned.
+        unsafe { self.0.write_unaligned(value) }
+    }
+
+    /// Writes an array, which by the entry's count has room for all of `values`.
+    pub(super) fn fill(&mut self, values: impl Iterator<Item = T>) {
+        for (index, value) in values.enumerate() {
+            // SAFETY: as in `set`; the array goes on to `index`. Wrapping, so that the arithmetic itself asks nothing.
+            unsafe { self.0.wrapping_add(index).write_unaligned(value) }
+        }
+    }
+}
+
+/// A value that is read and then replaced.
+#[derive(Debug)]
+#[repr(transparent)]
+pub(super) struct InOut<T>(*mut T);
+
+impl<T: Copy> InOut<T> {
+    /// What stands there now; `None` for a null pointer.
+    pub(super) fn get(&self) -> Option<T> {
+        // SAFETY: not null, so by the caller's promise it leads to a `T`, which need not be aligned.
+        (!self.0.is_null()).then(|| unsafe { self.0.read_unaligned() })
+    }
+
+    /// The same place, to be written.
+    pub(super) fn out(self) -> Out<T> {
+        Out(self.0)
+    }
+}
+
+/// The first element of an array whose length is another argument.
+#[derive(Clone, Copy, Debug)]
+#[repr(transparent)]
+pub(super) struct List<'a, T> {
+    first: *const T,
+    call: PhantomData<&'a T>,
+}
+
+impl<T: Copy> List<'_, T> {
+    fn at(&self, index: usize) -> T {
+        // SAFETY: callers have checked that `first` is not null; by the caller's promise the array goes on to `index`.
+        unsafe { self.first.wrapping_add(index).read_unaligned() }
+    }
+}
+
+/// More nodes than any machine has: a longer list is a mistake, and not worth reading on.
+const MOST_NODES: u64 = 4096;
+
+impl List<'_, u32> {
+    /// The nodes listed; none for a missing list. Copied before any lock is taken.
+    pub(super) fn nodes(&self, count: u64) -> Result<Vec<NodeId>, Error> {
+        if self.first.is_null() || count == 0 {
+            return Ok(Vec::new());
+        }
+        if count > MOST_NODES {
+            return Err(Error::NoMemory);
+        }
+        let mut list = Vec::new();
+        list.try_reserve_exact(count as usize).map_err(|_| Error::NoMemory)?;
+        list.extend((0..count as usize).map(|index| NodeId(self.at(index))));
+        Ok(list)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(ids: &[u32]) -> List<'_, u32> {
+        List { first: ids.as_ptr(), call: PhantomData }
+    }
+
+    #[test]
+    fn node_lists_are_copied() {
+        let ids = [1, 2, 9, 1];
+        assert_eq!(list(&ids).nodes(3), Ok(vec![NodeId(1), NodeId(2), NodeId(9)]));
+        assert_eq!(list(&ids).nodes(0), Ok(vec![]));
+        assert_eq!(list(&ids).nodes(u64::MAX), Err(Error::NoMemory));
+        let missing = List { first: core::ptr::null(), call: PhantomData };
+        assert_eq!(missing.nodes(u64::MAX), Ok(vec![]));
+    }
+
+    #[test]
+    fn places_need_no_alignment() {
+        let mut bytes = [0xffu8; 17];
+        let place = bytes.as_mut_ptr().wrapping_add(1).cast::<u64>();
+        let mut out = Out(place).required().unwrap();
+        out.set(9);
+        out.fill([7, 8].into_iter());
+        assert_eq!(bytes, [0xff, 7, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(InOut(place).get(), Some(7));
+        assert!(InOut::<u64>(core::ptr::null_mut()).get().is_none());
+        assert!(matches!(Out::<u64>(core::ptr::null_mut()).required(), Err(Error::InvalidParameter)));
+    }
+}

@@ -1,0 +1,124 @@
+//! Objects: allocate, register, map, and end them. What each verb does is the core's `manager`; here are only its
+//! arguments.
+
+use core::ffi::c_void;
+use core::ptr::{null_mut, with_exposed_provenance_mut};
+
+use hsakmt_core::error::Result;
+use hsakmt_core::flags::MemFlags;
+use hsakmt_core::node::NodeId;
+
+use super::argument::{Address, InOut, List, Out};
+use super::{entry, opened};
+use crate::context::Context;
+use crate::ctypes::*;
+
+entry! {
+    /// Makes memory.
+    fn hsaKmtAllocMemory(
+        PreferredNode: u32,
+        SizeInBytes: u64,
+        MemFlags: HsaMemFlags,
+        MemoryAddress: InOut<*mut c_void>,
+    ) {
+        allocate(NodeId(PreferredNode), SizeInBytes, 0, MemFlags, MemoryAddress)
+    }
+
+    /// Makes memory at a multiple of `Alignment`.
+    fn hsaKmtAllocMemoryAlign(
+        PreferredNode: u32,
+        SizeInBytes: u64,
+        Alignment: u64,
+        MemFlags: HsaMemFlags,
+        MemoryAddress: InOut<*mut c_void>,
+    ) {
+        allocate(NodeId(PreferredNode), SizeInBytes, Alignment, MemFlags, MemoryAddress)
+    }
+
+    /// Ends what an allocation made. The size is the object's, whatever the caller says.
+    fn hsaKmtFreeMemory(MemoryAddress: Address, _SizeInBytes: u64) {
+        Context::primary().free(MemoryAddress.0)
+    }
+
+    /// Registers host memory for all GPUs.
+    fn hsaKmtRegisterMemory(MemoryAddress: Address, MemorySizeInBytes: u64) {
+        Context::primary().register(MemoryAddress.0, MemorySizeInBytes as usize)
+    }
+
+    /// Registers host memory for these nodes.
+    fn hsaKmtRegisterMemoryToNodes(
+        MemoryAddress: Address,
+        MemorySizeInBytes: u64,
+        NumberOfNodes: u64,
+        NodeArray: List<'_, u32>,
+    ) {
+        let context = opened()?;
+        let nodes = NodeArray.nodes(NumberOfNodes)?;
+        context.register_to_nodes(MemoryAddress.0, MemorySizeInBytes as usize, &nodes)
+    }
+
+    /// Registers host memory with the coherence that the flags ask for.
+    fn hsaKmtRegisterMemoryWithFlags(MemoryAddress: Address, MemorySizeInBytes: u64, MemFlags: HsaMemFlags) {
+        let flags = MemFlags::from_bits_retain(MemFlags.Value);
+        Context::primary().register_with_flags(MemoryAddress.0, MemorySizeInBytes as usize, flags)
+    }
+
+    /// Ends one registration.
+    fn hsaKmtDeregisterMemory(MemoryAddress: Address) {
+        Context::primary().deregister(MemoryAddress.0)
+    }
+
+    /// Maps on all GPUs that the object is meant for.
+    fn hsaKmtMapMemoryToGPU(MemoryAddress: Address, MemorySizeInBytes: u64, AlternateVAGPU: Out<u64>) {
+        let context = opened()?;
+        let mut other = AlternateVAGPU.optional().filter(|_| MemoryAddress.0 != 0);
+        other.iter_mut().for_each(|place| place.set(0));
+        let address = context.map(MemoryAddress.0, MemorySizeInBytes as usize)?;
+        other.iter_mut().zip(address).for_each(|(place, address)| place.set(address));
+        Ok(())
+    }
+
+    /// Maps on these nodes and on no other. The map flags are ignored, as in the original.
+    fn hsaKmtMapMemoryToGPUNodes(
+        MemoryAddress: Address,
+        MemorySizeInBytes: u64,
+        AlternateVAGPU: Out<u64>,
+        _MemMapFlags: HsaMemMapFlags,
+        NumberOfNodes: u64,
+        NodeArray: List<'_, u32>,
+    ) {
+        let context = opened()?;
+        let nodes = NodeArray.nodes(NumberOfNodes)?;
+        let mut other = AlternateVAGPU.optional();
+        let address = context.manage(|manager| {
+            if MemoryAddress.0 != 0 && nodes.len() == 1 && !manager.is_dgpu() {
+                other.iter_mut().for_each(|place| place.set(0));
+            }
+            manager.map_nodes(MemoryAddress.0, MemorySizeInBytes as usize, &nodes)
+        })?;
+        other.iter_mut().zip(address).for_each(|(place, address)| place.set(address));
+        Ok(())
+    }
+
+    /// Unmaps from every GPU.
+    fn hsaKmtUnmapMemoryToGPU(MemoryAddress: Address) {
+        Context::primary().unmap(MemoryAddress.0)
+    }
+}
+
+/// The address is set to null as soon as the arguments have passed, and again when making fails; a fixed address only
+/// then.
+fn allocate(node: NodeId, size: u64, alignment: u64, flags: HsaMemFlags, address: InOut<*mut c_void>) -> Result<()> {
+    let (size, alignment, flags) = (size as usize, alignment as usize, MemFlags::from_bits_retain(flags.Value));
+    opened()?.manage(|manager| {
+        let at = address.get().map(|at| at.addr());
+        manager.check_allocation(node, size, alignment, flags, at)?;
+        let mut place = address.out().required()?;
+        if !flags.contains(MemFlags::FIXED_ADDRESS) {
+            place.set(null_mut());
+        }
+        let made = manager.allocate(node, size, alignment, flags, at.unwrap_or(0));
+        place.set(made.map_or(null_mut(), with_exposed_provenance_mut));
+        made.map(|_| ())
+    })
+}

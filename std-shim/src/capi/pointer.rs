@@ -1,0 +1,31 @@
+//! The two calls the library exists for: what an address belongs to, and a word beside it.
+
+use core::ffi::c_void;
+
+use hsakmt_core::error::Error;
+use hsakmt_core::info::PointerType;
+
+use super::argument::{Address, Out};
+use super::{convert, entry, opened};
+use crate::context::Context;
+use crate::ctypes::HsaPointerInfo;
+
+entry! {
+    /// What `Pointer` belongs to. No lock, no system call, no allocation; an address of no object is the general
+    /// failure, and the struct is then all zeros, which means UNKNOWN.
+    fn hsaKmtQueryPointerInfo(Pointer: Address, PointerInfo: Out<HsaPointerInfo>) {
+        let context = Context::primary();
+        let Some(mut place) = PointerInfo.optional() else {
+            return opened().and(Err(Error::InvalidParameter));
+        };
+        context.query_pointer(Pointer.0, |info| {
+            place.set(convert::pointer_info(&info));
+            if info.kind == PointerType::Unknown { Err(Error::Failed) } else { Ok(()) }
+        })?
+    }
+
+    /// Attaches a value to the object at `Pointer`.
+    fn hsaKmtSetMemoryUserData(Pointer: Address, UserData: *mut c_void) {
+        Context::primary().set_user_data(Pointer.0, UserData.expose_provenance())
+    }
+}

@@ -1,0 +1,83 @@
+//! What nodes there are, and what each is like. All answer from the snapshot that Acquire took.
+//!
+//! The order of checks is the original's: the node calls look at their pointer before they look whether the channel is
+//! open, Acquire the other way round.
+
+use hsakmt_core::error::{Error, Result};
+use hsakmt_kfd::topology::{Node, Topology};
+
+use super::argument::Out;
+use super::{convert, entry, opened};
+use crate::context::Context;
+use crate::ctypes::*;
+use crate::system::opened_snapshot;
+
+/// Entries behind a node's real banks that are set to zero. A caller who claims more room than this is mistaken, and
+/// nothing is written there.
+const MOST_BANKS: usize = 64;
+
+entry! {
+    /// Takes the snapshot, unless one stands, and sets memory management up.
+    fn hsaKmtAcquireSystemProperties(SystemProperties: Out<HsaSystemProperties>) {
+        let context = opened()?;
+        let mut place = SystemProperties.required()?;
+        let topology = context.acquire_system_properties()?;
+        place.set(convert::system(&topology));
+        Ok(())
+    }
+
+    /// Drops the snapshot.
+    fn hsaKmtReleaseSystemProperties() {
+        Context::primary().release_system_properties();
+        Ok(())
+    }
+
+    /// One node.
+    fn hsaKmtGetNodeProperties(NodeId: u32, NodeProperties: Out<HsaNodeProperties>) {
+        let mut place = NodeProperties.required()?;
+        let context = Context::primary();
+        let topology = opened_snapshot(context)?;
+        let node = find(&topology, NodeId)?;
+        place.set(convert::node(node, context.bank_count(node)?));
+        Ok(())
+    }
+
+    /// A node's memory banks, and zeros behind them.
+    fn hsaKmtGetNodeMemoryProperties(NodeId: u32, NumBanks: u32, MemoryProperties: Out<HsaMemoryProperties>) {
+        let mut place = MemoryProperties.required()?;
+        let context = Context::primary();
+        let topology = opened_snapshot(context)?;
+        let banks = context.banks(find(&topology, NodeId)?)?;
+        let zeros = std::iter::repeat(HsaMemoryProperties::zeroed()).take(MOST_BANKS);
+        let answers = banks.iter().map(|bank| convert::bank(&bank.memory, bank.base)).chain(zeros);
+        place.fill(answers.take(NumBanks as usize));
+        Ok(())
+    }
+
+    /// A node's caches. Which processor asks makes no difference.
+    fn hsaKmtGetNodeCacheProperties(
+        NodeId: u32,
+        _ProcessorId: u32,
+        NumCaches: u32,
+        CacheProperties: Out<HsaCacheProperties>,
+    ) {
+        let mut place = CacheProperties.required()?;
+        let topology = opened_snapshot(Context::primary())?;
+        let caches = find(&topology, NodeId)?.caches.get(..NumCaches as usize).ok_or(Error::InvalidParameter)?;
+        place.fill(caches.iter().map(convert::cache));
+        Ok(())
+    }
+
+    /// A node's links to others.
+    fn hsaKmtGetNodeIoLinkProperties(NodeId: u32, NumIoLinks: u32, IoLinkProperties: Out<HsaIoLinkProperties>) {
+        let mut place = IoLinkProperties.required()?;
+        let topology = opened_snapshot(Context::primary())?;
+        let links = find(&topology, NodeId)?.links.get(..NumIoLinks as usize).ok_or(Error::InvalidParameter)?;
+        place.fill(links.iter().map(convert::link));
+        Ok(())
+    }
+}
+
+fn find(topology: &Topology, id: u32) -> Result<&Node> {
+    topology.node(hsakmt_core::node::NodeId(id)).ok_or(Error::InvalidNode)
+}
