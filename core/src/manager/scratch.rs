@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use super::Manager;
 use super::buffer::Wish;
-use crate::driver::{Bo, Driver, Handle, HostMap};
+use crate::driver::{Bo, Driver, Handle, HostMap, Partial};
 use crate::epoch::Domain;
 use crate::error::{Error, Result};
 use crate::flags::{IocFlags, MemFlags};
@@ -129,7 +129,10 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
             let _ = self.driver.free(handle);
             return Err(Error::Failed);
         }
-        if self.driver.map(handle, &[gpu]).is_err() {
+        if let Err(partial) = self.driver.map(handle, &[gpu]) {
+            if partial.done > 0 {
+                let _ = self.driver.unmap(handle, &[gpu]);
+            }
             let _ = self.driver.free(handle);
             let _ = self.driver.host_map(start, shown, HostMap::Reserved);
             return Err(Error::Failed);
@@ -147,9 +150,12 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
     }
 
     fn end_piece(&mut self, gpu: GpuId, piece: Piece) -> Result<()> {
-        self.driver.unmap(piece.handle, &[gpu]).map_err(|_| Error::Failed)?;
-        if self.driver.free(piece.handle).is_err() {
-            let _ = self.driver.map(piece.handle, &[gpu]);
+        let unmapped = self.driver.unmap(piece.handle, &[gpu]);
+        let off = unmapped.is_ok() || matches!(unmapped, Err(Partial { done: 1.., .. }));
+        if unmapped.is_err() || self.driver.free(piece.handle).is_err() {
+            if off {
+                let _ = self.driver.map(piece.handle, &[gpu]);
+            }
             return Err(Error::Failed);
         }
         if let Some(shown) = self.page().round_up(piece.size) {

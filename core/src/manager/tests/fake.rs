@@ -18,7 +18,7 @@ use crate::node::{GpuId, NodeId};
 /// "Device or resource busy".
 pub(crate) const BUSY: Errno = Errno(16);
 /// "Bad address".
-const FAULT: Errno = Errno(14);
+pub(crate) const FAULT: Errno = Errno(14);
 /// "Operation not permitted".
 pub(crate) const PERM: Errno = Errno(1);
 /// "File exists".

@@ -3,8 +3,13 @@
 
 mod fake;
 
+mod alloc;
+mod failures;
+mod import;
 mod lifecycle;
 mod map;
+mod register;
+mod svm;
 
 use std::boxed::Box;
 use std::format;
