@@ -7,8 +7,8 @@
  * answer KERNEL_IO_CHANNEL_NOT_OPENED. Calls that the library does not have yet answer NOT_IMPLEMENTED; the project's
  * README lists them.
  */
-#ifndef HSAKMT_H
-#define HSAKMT_H
+#ifndef LIBHSAKMT_HSAKMT_H
+#define LIBHSAKMT_HSAKMT_H
 
 #include "hsakmttypes.h"
 

@@ -9,8 +9,8 @@
  * HSAKMT_ABI picks the layout: 202508 (the default), or 50203 for the older one, in which some structs are shorter.
  * A program must use the layout its library was installed for; the installer writes the right default here.
  */
-#ifndef HSAKMT_TYPES_H
-#define HSAKMT_TYPES_H
+#ifndef LIBHSAKMT_HSAKMTTYPES_H
+#define LIBHSAKMT_HSAKMTTYPES_H
 
 #include <stdbool.h>
 #include <stdint.h>
