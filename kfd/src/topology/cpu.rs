@@ -36,22 +36,21 @@ pub(super) fn processors(cpuinfo: &str) -> BTreeMap<u32, Processor> {
     processors
 }
 
-/// Numbers behind `prefix` among a directory's names, in order: `cpu0`, `cpu1` ... for `cpu`.
+/// Numbers behind `prefix` among a directory's names, in the directory's order: `cpu0`, `cpu1` ... for `cpu`.
 fn numbered(directory: &Path, prefix: &str) -> Vec<u32> {
     let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    let mut numbers: Vec<u32> = names.filter_map(|name| name.strip_prefix(prefix)?.parse().ok()).collect();
-    numbers.sort_unstable();
-    numbers
+    names.filter_map(|name| name.strip_prefix(prefix)?.parse().ok()).collect()
 }
 
 /// How many NUMA nodes the machine has, counted up to the highest number; 1 where the kernel knows none.
 pub fn numa_nodes() -> u32 {
     let nodes = numbered(Path::new("/sys/devices/system/node"), "node");
-    nodes.last().map_or(1, |last| last.saturating_add(1))
+    nodes.iter().max().map_or(1, |last| last.saturating_add(1))
 }
 
-/// The caches of a CPU node, each listed once, at the first processor that has it. `system` is `/sys/devices/system`.
+/// The caches of a CPU node, each listed once, at the first processor that has it. Processors come in the directory's
+/// order, as in C, which need not be that of their numbers. `system` is `/sys/devices/system`.
 pub(super) fn caches(system: &Path, node: u32, processors: &BTreeMap<u32, Processor>) -> Vec<Cache> {
     let mut directory = system.join(format!("node/node{node}"));
     let mut cpus = numbered(&directory, "cpu");
@@ -63,7 +62,9 @@ pub(super) fn caches(system: &Path, node: u32, processors: &BTreeMap<u32, Proces
     let mut caches = Vec::new();
     for cpu in cpus {
         let cache = directory.join(format!("cpu{cpu}/cache"));
-        for index in numbered(&cache, "index") {
+        let mut indexes = numbered(&cache, "index");
+        indexes.sort_unstable();
+        for index in indexes {
             caches.extend(one_cache(&cache.join(format!("index{index}")), cpu, processors));
         }
     }
