@@ -89,15 +89,19 @@ pub(super) fn vgpr_size_per_cu(gfx_version: u32) -> u32 {
 /// Bytes of scalar registers per compute unit.
 pub(super) const SGPR_SIZE_PER_CU: u32 = 0x4000;
 
+/// What libdrm calls a GPU that its list does not have.
+const ANY_GPU: &str = "AMD Radeon Graphics";
+
 /// The marketing name of a PCI device and revision in libdrm's list: lines of `device, revision, name`, both numbers
 /// hexadecimal.
-pub(super) fn marketing_name(list: &str, device: u16, revision: u32) -> Option<&str> {
-    list.lines().filter(|line| !line.starts_with('#')).find_map(|line| {
-        let mut parts = line.splitn(3, ',').map(str::trim);
+pub(super) fn marketing_name(list: &str, device: u16, revision: u32) -> &str {
+    let named = list.lines().find_map(|line| {
+        let mut parts = line.split(',').map(str::trim);
         let mut number = || u32::from_str_radix(parts.next()?, 16).ok();
         let found = (number()?, number()?);
         (found == (u32::from(device), revision)).then(|| parts.next())?
-    })
+    });
+    named.unwrap_or(ANY_GPU)
 }
 
 /// What `HSA_OVERRIDE_GFX_VERSION` asks for: `major.minor.stepping`, within the bits each has.

@@ -284,7 +284,7 @@ impl<'a> Reader<'a> {
         gpu.vgpr_size_per_cu = names::vgpr_size_per_cu(gpu.engine_id.gfx_version());
         if let Some(Some(facts)) = self.gpus.get(&gpu.sysfs_id) {
             let name = names::marketing_name(&self.marketing, gpu.device_id, facts.pci_revision);
-            gpu.marketing_name = name.unwrap_or_default().into();
+            gpu.marketing_name = name.into();
             gpu.family_id = facts.family_id;
             gpu.integrated = facts.integrated;
         }

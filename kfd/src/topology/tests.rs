@@ -61,7 +61,7 @@ impl Tree {
     }
 
     fn read_with(&self, ask: Ask<'_>) -> Result<Topology, TopologyError> {
-        self.write("ids", "# a list\n1.0.0\n740F,\t02,\tAMD Instinct MI210\n740f,\t03,\tAnother, with a comma\n");
+        self.write("ids", "# a list\n1.0.0\n740F,\t02,\tAMD Instinct MI210\n740f,\t03,\tAnother\n");
         self.write("cpuinfo", "processor\t: 0\nmodel name\t: A CPU\napicid\t\t: 0\n");
         let path = |name: &str| -> PathBuf { self.root.path().join(name) };
         let (system, cpuinfo, ids) = (path("system"), path("cpuinfo"), path("ids"));
@@ -264,7 +264,9 @@ fn names_come_from_the_device_or_from_the_version() {
     assert_eq!(names::vgpr_size_per_cu(0x090402), 0x80000);
     assert_eq!(names::vgpr_size_per_cu(0x0b0001), 0x60000);
     assert_eq!(names::vgpr_size_per_cu(0x0a0300), 0x40000);
-    assert_eq!(names::marketing_name("740F,\t03,\tAnother, with a comma\n", 0x740f, 3), Some("Another, with a comma"));
+    let list = "# 740F, 03, a comment\n1.0.0\n740F,\t02,\tFirst\n740f,\t03,\tSecond\n";
+    assert_eq!(names::marketing_name(list, 0x740f, 3), "Second");
+    assert_eq!(names::marketing_name(list, 0x740f, 4), "AMD Radeon Graphics");
 }
 
 /// Targets with weights of each node's links.
