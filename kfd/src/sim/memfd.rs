@@ -8,7 +8,7 @@
 use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{FlockOperation, MemfdFlags, Mode, OFlags};
+use rustix::fs::{FallocateFlags, FlockOperation, MemfdFlags, Mode, OFlags};
 use rustix::io;
 
 /// One of the simulated files.
@@ -70,6 +70,14 @@ pub fn reopen(file: impl AsFd) -> io::Result<OwnedFd> {
     use std::os::fd::AsRawFd;
     let path = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
     rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// Gives the pages of a freed piece of a device's file back to the host.
+pub fn drop_pages(file: impl AsFd, offset: u64, size: u64) {
+    let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    if let Err(error) = rustix::fs::fallocate(file, hole, offset, size) {
+        log::warn!("freed memory is kept: {error}");
+    }
 }
 
 /// Tells whether anyone still has a file open or mapped: the opening that was given away holds a shared lock, and an

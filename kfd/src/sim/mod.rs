@@ -16,6 +16,7 @@ pub mod embedded;
 pub mod machine;
 pub mod maps;
 pub mod memfd;
+mod probe;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub mod supervisor;
 pub mod sysfs;

@@ -21,7 +21,8 @@ use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::time::{Duration, Instant};
 
-use hsakmt_core::driver::Errno;
+use hsakmt_core::driver::{Errno, Handle};
+use hsakmt_core::flags::IocFlags;
 use hsakmt_core::node::GpuId;
 use rustix::ioctl::Direction;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -78,6 +79,23 @@ pub enum Answer {
     Sleep(Wait),
     /// The opening belongs to this new process from now on.
     Rebind(ProcessId),
+}
+
+/// One buffer object as the simulated kernel knows it: for tests that compare before and after.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelObject {
+    /// Its name.
+    pub handle: Handle,
+    /// Its GPU address.
+    pub va: u64,
+    /// Bytes of GPU addresses.
+    pub size: u64,
+    /// What kind.
+    pub flags: IocFlags,
+    /// The host address of a userptr.
+    pub user_address: Option<u64>,
+    /// Where it is mapped, in the machine's order.
+    pub mapped: Vec<GpuId>,
 }
 
 /// One ioctl, for a log.
@@ -182,6 +200,23 @@ impl World {
     /// What became free since the last call: its pages may be dropped.
     pub fn take_freed(&mut self) -> Vec<Freed> {
         std::mem::take(&mut self.freed)
+    }
+
+    /// The buffer objects of a process, by handle.
+    pub fn objects(&self, process: ProcessId) -> Vec<KernelObject> {
+        let Some(process) = self.processes.get(&process) else { return Vec::new() };
+        let object = |(handle, bo): (&u64, &memory::Bo)| KernelObject {
+            handle: Handle(*handle),
+            va: bo.va,
+            size: bo.size,
+            flags: self.memories.get(&bo.memory).map_or(IocFlags::empty(), |memory| memory.flags),
+            user_address: bo.user_address,
+            mapped: (self.machine.gpus.iter().enumerate())
+                .filter(|(index, _)| bo.mapped & (1 << index) != 0)
+                .map(|(_, gpu)| gpu.gpu_id)
+                .collect(),
+        };
+        process.bos.iter().map(object).collect()
     }
 
     /// Answers one ioctl, argument and all.

@@ -24,7 +24,6 @@ use std::time::Instant;
 
 use hsakmt_core::driver::Errno;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::FallocateFlags;
 use serde_json::json;
 
 use super::machine::{Answer, Faults, ProcessId, SvmMode, Wait, World};
@@ -235,10 +234,8 @@ impl Supervisor {
     /// Gives the pages of freed memory back to the host.
     fn drop_pages(&mut self) {
         for (gpu, offset, size) in self.world.take_freed() {
-            let Some(file) = self.renders.get(gpu) else { continue };
-            let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            if let Err(error) = rustix::fs::fallocate(file, hole, offset, size) {
-                log::warn!("freed memory is kept: {error}");
+            if let Some(file) = self.renders.get(gpu) {
+                memfd::drop_pages(file.as_fd(), offset, size);
             }
         }
     }

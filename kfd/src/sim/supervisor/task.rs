@@ -13,6 +13,7 @@ use rustix::fs::{Mode, OFlags};
 
 use super::super::machine::PAGE;
 use super::super::maps::Maps;
+use super::super::probe;
 
 const FAULT: Errno = Errno(libc::EFAULT);
 
@@ -106,23 +107,7 @@ impl Task {
 
     /// Whether every page of the range can be read. Small ranges are tried page by page, large ones looked up.
     pub(crate) fn readable(&self, address: u64, size: u64) -> bool {
-        // The most the kernel takes in one call (IOV_MAX).
-        const TRIED: usize = 1024;
-        let first = address & !(PAGE - 1);
-        let pages = (address + size - first).div_ceil(PAGE) as usize;
-        if pages > TRIED {
-            return self.maps().covers(first, address + size, |map| map.readable);
-        }
-        let mut bytes = [0u8; TRIED];
-        let page = |index| libc::iovec { iov_base: (first + index * PAGE) as *mut libc::c_void, iov_len: 1 };
-        let remote: Vec<libc::iovec> = (0..pages as u64).map(page).collect();
-        let local = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: pages };
-        // SAFETY: the kernel writes at most `pages` <= TRIED bytes into `bytes`, and reads `remote.len()` entries of
-        // `remote`; the remote addresses are never dereferenced here.
-        let count = unsafe {
-            libc::process_vm_readv(self.tid as i32, &raw const local, 1, remote.as_ptr(), remote.len() as u64, 0)
-        };
-        usize::try_from(count) == Ok(pages)
+        probe::readable(self.tid as i32, address, size, || self.maps())
     }
 
     /// A zero-terminated string, at most a page of it.

@@ -1,0 +1,123 @@
+//! Addresses: real ones, or numbers that behave like them.
+//!
+//! The numbers are handed out from the top of the range downward, first fit, neighbours that become free grow together:
+//! the order in which Linux gives out addresses, so that objects lie as they would.
+
+use std::collections::BTreeMap;
+
+use hsakmt_core::driver::{Errno, VaRequest};
+
+use super::Space;
+use crate::host::HostSpace;
+
+/// Where addresses come from.
+#[derive(Debug)]
+pub(super) enum AddressSpace {
+    /// This process.
+    Host(HostSpace),
+    /// Nowhere.
+    Virtual(Numbers),
+}
+
+impl AddressSpace {
+    pub(super) fn new(space: Space) -> AddressSpace {
+        match space {
+            Space::Host => AddressSpace::Host(HostSpace::new()),
+            Space::Virtual => AddressSpace::Virtual(Numbers::new()),
+        }
+    }
+}
+
+const PAGE: usize = 4096;
+const BOTTOM: usize = 1 << 24;
+const TOP: usize = 1 << 47;
+
+/// The free ranges: start -> end.
+#[derive(Debug)]
+pub(super) struct Numbers(BTreeMap<usize, usize>);
+
+impl Numbers {
+    fn new() -> Numbers {
+        Numbers(BTreeMap::from([(BOTTOM, TOP)]))
+    }
+
+    /// Finds and takes a free range.
+    pub(super) fn reserve(&mut self, request: VaRequest) -> Result<usize, Errno> {
+        let VaRequest { size, align, guard, fixed, bounds } = request;
+        if size == 0 || size % PAGE != 0 || guard % PAGE != 0 || !align.is_power_of_two() || align < PAGE {
+            return Err(Errno::INVAL);
+        }
+        let place = match fixed {
+            Some(address) if address == 0 || address % PAGE != 0 => return Err(Errno::INVAL),
+            Some(address) => {
+                let end = address.checked_add(size).ok_or(Errno::NOMEM)?;
+                let (_, free_end) = self.0.range(..=address).next_back().ok_or(Errno(libc::EEXIST))?;
+                if end > *free_end {
+                    return Err(Errno(libc::EEXIST));
+                }
+                Some(address)
+            }
+            None => self.0.iter().rev().find_map(|(start, end)| {
+                let highest = (*end).min(bounds.limit.saturating_add(1)).checked_sub(guard)?.checked_sub(size)?;
+                let at = highest & !(align - 1);
+                (at >= start.checked_add(guard)?.max(bounds.base)).then_some(at)
+            }),
+        };
+        let at = place.filter(|at| bounds.contains_range(*at, size)).ok_or(Errno::NOMEM)?;
+        self.take(at, at + size);
+        Ok(at)
+    }
+
+    /// `start..end` lies in one free range.
+    fn take(&mut self, start: usize, end: usize) {
+        let Some((&free, &free_end)) = self.0.range(..=start).next_back() else { return };
+        self.0.remove(&free);
+        if free < start {
+            self.0.insert(free, start);
+        }
+        if end < free_end {
+            self.0.insert(end, free_end);
+        }
+    }
+
+    /// Gives a range back; it grows together with free neighbours.
+    pub(super) fn release(&mut self, address: usize, size: usize) {
+        let (mut start, mut end) = (address, address.saturating_add(size));
+        while let Some((&free, &free_end)) =
+            self.0.range(..=end).next_back().filter(|(_, free_end)| **free_end >= start)
+        {
+            self.0.remove(&free);
+            (start, end) = (start.min(free), end.max(free_end));
+        }
+        self.0.insert(start, end);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hsakmt_core::address::Bounds;
+
+    fn request(size: usize, align: usize, guard: usize, fixed: Option<usize>) -> VaRequest {
+        VaRequest { size, align, guard, fixed, bounds: Bounds::new(0, usize::MAX) }
+    }
+
+    #[test]
+    fn numbers_go_down_grow_together_and_never_overlap() {
+        let mut numbers = Numbers::new();
+        let first = numbers.reserve(request(PAGE, PAGE, 0, None)).unwrap();
+        let second = numbers.reserve(request(2 * PAGE, PAGE, 0, None)).unwrap();
+        assert_eq!((first, second), (TOP - PAGE, TOP - 3 * PAGE));
+        let guarded = numbers.reserve(request(PAGE, 1 << 21, PAGE, None)).unwrap();
+        assert!(guarded % (1 << 21) == 0 && guarded + 2 * PAGE <= second);
+        assert_eq!(numbers.reserve(request(PAGE, PAGE, 0, Some(second))), Err(Errno(libc::EEXIST)));
+        numbers.release(second, 2 * PAGE);
+        assert_eq!(numbers.reserve(request(PAGE, PAGE, 0, Some(second))), Ok(second));
+        numbers.release(second, PAGE);
+        numbers.release(guarded, PAGE);
+        numbers.release(first, PAGE);
+        assert_eq!(numbers.0, BTreeMap::from([(BOTTOM, TOP)]));
+        assert_eq!(numbers.reserve(request(TOP, PAGE, 0, None)), Err(Errno::NOMEM));
+        assert_eq!(numbers.reserve(request(1, PAGE, 0, None)), Err(Errno::INVAL));
+    }
+}
