@@ -63,8 +63,13 @@ pub fn prefix_of(abi: Abi) -> PathBuf {
 
 /// Builds `source` (a file, or several) into `binary` with the flags that pkg-config gives for `prefix`.
 pub fn build(prefix: &Path, link: Link, sources: &[&Path], binary: &Path) {
+    build_with(prefix, link, &["-Wall", "-Werror"], sources, binary);
+}
+
+/// The same with further flags.
+pub fn build_with(prefix: &Path, link: Link, flags: &[&str], sources: &[&Path], binary: &Path) {
     let mut cc = Command::new("cc");
-    cc.args(["-O1", "-Wall", "-Werror"]).args(pkg_config(prefix, &["--cflags"])).args(sources).arg("-o").arg(binary);
+    cc.arg("-O1").args(flags).args(pkg_config(prefix, &["--cflags"])).args(sources).arg("-o").arg(binary);
     match link {
         Link::Shared => {
             let run_path = format!("-Wl,-rpath,{}", prefix.join("lib").display());
