@@ -151,7 +151,7 @@ impl Context {
         let page = PageSize::new(rustix::param::page_size()).unwrap_or(PageSize::FOUR_KIB);
         let mut writer = match parked {
             Some(writer) => writer,
-            None => self.shelf.registry.writer(page, Mmap).map_err(|error| (error, None))?,
+            None => self.shelf.registry.writer(page, Mmap::new()).map_err(|error| (error, None))?,
         };
         // Nothing is shown before all of it stands.
         writer.close();

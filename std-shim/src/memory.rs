@@ -1,35 +1,145 @@
-//! Where the registry's pools get their blocks: anonymous memory straight from the kernel.
+//! Where the registry's pools get their blocks: anonymous memory straight from the kernel, in large pieces.
 //!
 //! Never `malloc`: the writer holds its lock while it grows, and a caller's `malloc` may itself be waiting for that lock
-//! (GPU address sanitizers free device memory from inside it).
+//! (GPU address sanitizers free device memory from inside it). Never small pieces: those would settle in the holes that
+//! freed device addresses leave, and the next allocation of the caller would lie elsewhere than the caller expects.
 
 use std::alloc::Layout;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 
 use hsakmt_core::pool::Memory;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
-/// Blocks of whole pages.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Mmap;
+/// The first piece; each further one is twice as large, up to [`LARGEST`].
+const FIRST: usize = 256 << 10;
+const LARGEST: usize = 8 << 20;
 
-/// A page on every machine that runs this; larger pages only round further up inside the kernel.
-const PAGE: usize = 4096;
+/// Blocks from here on are pieces of their own and go back to the kernel.
+const OWN_PIECE: usize = 64 << 10;
 
-// SAFETY: a fresh private mapping is valid, page-aligned, at least as long as asked and nobody else's until unmapped.
+/// No block needs more.
+const ALIGN: usize = 4096;
+
+/// Blocks cut from pieces.
+#[derive(Debug)]
+pub struct Mmap {
+    /// What is left of the newest piece.
+    free: *mut u8,
+    left: usize,
+    /// How large the next piece is.
+    next: usize,
+    /// Small blocks that came back.
+    returned: *mut Returned,
+}
+
+/// A small block that came back, in its own first bytes.
+struct Returned {
+    next: *mut Returned,
+    layout: Layout,
+}
+
+// SAFETY: the pointers are to memory that only this value manages.
+unsafe impl Send for Mmap {}
+
+impl Default for Mmap {
+    fn default() -> Mmap {
+        Mmap::new()
+    }
+}
+
+impl Mmap {
+    /// No memory yet.
+    pub const fn new() -> Mmap {
+        Mmap { free: ptr::null_mut(), left: 0, next: FIRST, returned: ptr::null_mut() }
+    }
+
+    /// A returned block of exactly this layout.
+    fn reuse(&mut self, layout: Layout) -> Option<NonNull<u8>> {
+        let mut link = &raw mut self.returned;
+        loop {
+            // SAFETY: `link` is this value's head or the link of a returned block, which is ours and whole.
+            let here = NonNull::new(unsafe { *link })?;
+            // SAFETY: a returned block starts with what `give` wrote.
+            let Returned { next, layout: known } = unsafe { here.read() };
+            if known == layout {
+                // SAFETY: as where `link` was read.
+                unsafe { *link = next };
+                return Some(here.cast());
+            }
+            // SAFETY: `here` is a returned block: the address of its link is valid while it is one.
+            link = unsafe { &raw mut (*here.as_ptr()).next };
+        }
+    }
+}
+
+/// Fresh memory of its own.
+fn piece(size: usize) -> Option<*mut u8> {
+    let (access, private) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+    // SAFETY: without MAP_FIXED a mapping replaces nothing.
+    unsafe { mmap_anonymous(ptr::null_mut(), size, access, private) }.ok().map(|start| start.cast())
+}
+
+// SAFETY: pieces are fresh private mappings; blocks are cut from them without overlap, or come back from `give`, which
+// only gets what nobody uses any more.
 unsafe impl Memory for Mmap {
     fn take(&mut self, layout: Layout) -> Option<NonNull<u8>> {
-        if layout.align() > PAGE || layout.size() == 0 {
+        if layout.align() > ALIGN || layout.size() < size_of::<Returned>() {
             return None;
         }
-        let (access, private) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
-        // SAFETY: without MAP_FIXED a mapping replaces nothing.
-        let block = unsafe { mmap_anonymous(std::ptr::null_mut(), layout.size(), access, private) }.ok()?;
-        NonNull::new(block.cast())
+        if layout.size() >= OWN_PIECE {
+            return NonNull::new(piece(layout.size())?);
+        }
+        if let Some(block) = self.reuse(layout) {
+            return Some(block);
+        }
+        let skip = self.free.align_offset(layout.align());
+        if self.free.is_null() || skip.checked_add(layout.size()).is_none_or(|needed| needed > self.left) {
+            self.free = piece(self.next)?;
+            self.left = self.next;
+            self.next = self.next.saturating_mul(2).min(LARGEST);
+            return self.take(layout);
+        }
+        let block = self.free.wrapping_add(skip);
+        self.free = block.wrapping_add(layout.size());
+        self.left -= skip + layout.size();
+        NonNull::new(block)
     }
 
     unsafe fn give(&mut self, block: NonNull<u8>, layout: Layout) {
-        // SAFETY: by contract the block is a mapping of `take` of this size that nobody uses any more.
-        let _ = unsafe { munmap(block.as_ptr().cast(), layout.size()) };
+        if layout.size() >= OWN_PIECE {
+            // SAFETY: by contract the block is a piece of `take` of this size that nobody uses any more.
+            let _ = unsafe { munmap(block.as_ptr().cast(), layout.size()) };
+            return;
+        }
+        let returned = block.cast::<Returned>();
+        // SAFETY: by contract the block is ours again; `take` gives none smaller than a `Returned`, and blocks of the
+        // pools and lists are aligned at least as a pointer.
+        unsafe { returned.write_unaligned(Returned { next: self.returned, layout }) };
+        self.returned = returned.as_ptr();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_apart_aligned_and_reused() {
+        let mut memory = Mmap::new();
+        let layouts = [Layout::from_size_align(100, 64).unwrap(), Layout::from_size_align(70_000, 64).unwrap()];
+        let mut seen: Vec<(usize, usize)> = Vec::new();
+        for turn in 0..9000 {
+            let layout = layouts[usize::from(turn % 1000 == 0)];
+            let block = memory.take(layout).unwrap();
+            assert_eq!(block.addr().get() % layout.align(), 0);
+            seen.push((block.addr().get(), layout.size()));
+        }
+        seen.sort_unstable();
+        assert!(seen.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0));
+        let block = memory.take(layouts[0]).unwrap();
+        // SAFETY: just taken, not used.
+        unsafe { memory.give(block, layouts[0]) };
+        assert_eq!(memory.take(layouts[0]), Some(block));
+        assert_eq!(memory.take(Layout::from_size_align(8192, 8192).unwrap()), None);
     }
 }
