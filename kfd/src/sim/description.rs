@@ -264,7 +264,7 @@ fn gpu(model: &str, index: usize) -> Option<Gpu> {
             xgmi: false,
             apu: true,
             lds: Range { base: 1 << 61, limit: (1 << 61) | 0xffff_ffff },
-            scratch: Range { base: (1 << 61) + (1 << 32), limit: (1 << 61) + (1 << 32) | 0xffff_ffff },
+            scratch: Range { base: (1 << 61) + (1 << 32), limit: (1 << 61) + (2 << 32) - 1 },
             gpuvm: Range { base: (1 << 61) + (1 << 48), limit: (1 << 61) + (1 << 48) + (1 << 40) - 1 },
             ..base
         },

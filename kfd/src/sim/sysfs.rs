@@ -1,7 +1,8 @@
 //! The files a program reads to learn what machine it is on: [`Tree`], a directory that stands in for `/sys`.
 //!
 //! In: a [`Machine`]. Out: below one temporary directory the KFD topology (`sys/devices/virtual/kfd`), and for libdrm
-//! one PCI device per GPU with its `drm/cardN` and `drm/renderDN`, reached through `sys/dev/char/226:N`. Links are
+//! one PCI device per GPU with its `drm/cardN` and `drm/renderDN`, reached through `sys/dev/char/226:N`; the amdgpu
+//! module counts as loaded. Links are
 //! relative, so that they mean the same below the directory and below `/`. [`Tree::locate`] says which paths of the
 //! real machine are answered from it. The directory goes when the value is dropped. The CPU's own files (caches,
 //! NUMA nodes) are not simulated: a program reads the host's.
@@ -53,6 +54,7 @@ impl Tree {
         tree.file("/sys/devices/virtual/kfd/kfd/dev", &format!("{KFD_MAJOR}:0\n"))?;
         tree.file("/sys/devices/virtual/kfd/kfd/uevent", &format!("MAJOR={KFD_MAJOR}\nMINOR=0\nDEVNAME=kfd\n"))?;
         fs::create_dir_all(tree.inside("/dev/dri"))?;
+        tree.write_module()?;
         Ok(tree)
     }
 
@@ -68,6 +70,8 @@ impl Tree {
         let ours = below("/sys/devices/virtual/kfd")
             || below("/sys/class/kfd")
             || below(PCI_ROOT)
+            || below("/sys/module/amdgpu")
+            || path == "/proc/modules"
             || path == "/dev/dri"
             || (0..self.gpus).any(|index| {
                 below(&format!("/sys/dev/char/{DRM_MAJOR}:{}", Machine::render_minor(index)))
@@ -77,6 +81,11 @@ impl Tree {
                     || below(&format!("/sys/bus/pci/devices/{}", pci_address(index)))
             });
         ours.then(|| self.inside(path))
+    }
+
+    /// The path of the real machine that a path below this tree stands for.
+    pub fn stands_for<'a>(&self, path: &'a str) -> Option<&'a str> {
+        path.strip_prefix(self.root.path().to_str()?)
     }
 
     fn inside(&self, path: &str) -> PathBuf {
@@ -124,10 +133,9 @@ impl Tree {
             let text = bank_properties(if gpu.large_bar { 1 } else { 2 }, gpu.vram, 4096, 1600);
             self.file(&format!("{at}/mem_banks/{bank}/properties"), &text)?;
         }
-        if gpu.is_some() {
-            self.file(&format!("{at}/caches/0/properties"), CACHE)?;
-        } else {
-            fs::create_dir_all(self.inside(&format!("{at}/caches")))?;
+        fs::create_dir_all(self.inside(&format!("{at}/caches")))?;
+        for (number, cache) in caches(gpu).iter().enumerate() {
+            self.file(&format!("{at}/caches/{number}/properties"), cache)?;
         }
         fs::create_dir_all(self.inside(&format!("{at}/io_links")))?;
         fs::create_dir_all(self.inside(&format!("{at}/p2p_links")))?;
@@ -135,6 +143,16 @@ impl Tree {
             self.file(&format!("{at}/io_links/{number}/properties"), link)?;
         }
         Ok(())
+    }
+
+    /// The driver's module, for tools that look whether it is loaded.
+    fn write_module(&self) -> io::Result<()> {
+        for (name, text) in [("initstate", "live\n"), ("refcnt", "2\n"), ("coresize", "9437184\n")] {
+            self.file(&format!("/sys/module/amdgpu/{name}"), text)?;
+        }
+        fs::create_dir_all(self.inside("/sys/module/amdgpu/holders"))?;
+        let host = fs::read_to_string("/proc/modules").unwrap_or_default();
+        self.file("/proc/modules", &format!("amdgpu 9437184 2 - Live 0x0000000000000000\n{host}"))
     }
 
     fn write_device(&self, machine: &Machine, index: usize) -> io::Result<()> {
@@ -173,8 +191,26 @@ pub fn pci_address(index: usize) -> String {
     format!("0000:{:02x}:00.0", Machine::pci_bus(index))
 }
 
-const CACHE: &str = "processor_id_low 0\nlevel 2\nsize 8192\ncache_line_size 128\ncache_lines_per_tag 1\n\
-                     association 16\nlatency 0\ntype 8\nsibling_map 1\n";
+/// The caches that the kernel lists: a GPU's level 2, and on an APU, whose node is a CPU too, those of a CPU. Those of
+/// a CPU alone a program reads from the CPU's own files.
+fn caches(gpu: Option<&Gpu>) -> Vec<String> {
+    const OF_GPU: u32 = 1 | 8;
+    const OF_CPU: u32 = 1 | 4;
+    let one = |level: u32, size: u32, line: u32, kind: u32| {
+        format!(
+            "processor_id_low 0\nlevel {level}\nsize {size}\ncache_line_size {line}\ncache_lines_per_tag 1\n\
+             association 16\nlatency 0\ntype {kind}\nsibling_map 1\n"
+        )
+    };
+    let mut list = Vec::new();
+    if gpu.is_some_and(|gpu| gpu.apu) {
+        list.extend([one(1, 32, 64, OF_CPU), one(2, 1024, 64, OF_CPU)]);
+    }
+    if gpu.is_some() {
+        list.push(one(2, 8192, 128, OF_GPU));
+    }
+    list
+}
 
 fn bank_properties(heap: u32, size: u64, width: u32, clock: u32) -> String {
     format!("heap_type {heap}\nsize_in_bytes {size}\nflags 0\nwidth {width}\nmem_clk_max {clock}\n")
@@ -218,7 +254,7 @@ fn properties(machine: &Machine, node: u32, gpu: Option<&Gpu>, banks: u32, links
         ("cpu_cores_count", cores.into()),
         ("simd_count", of_gpu(&|gpu| gpu.simds.into())),
         ("mem_banks_count", banks.into()),
-        ("caches_count", of_gpu(&|_| 1)),
+        ("caches_count", caches(gpu).len() as u64),
         ("io_links_count", links as u64),
         ("p2p_links_count", 0),
         ("cpu_core_id_base", 0),

@@ -44,11 +44,16 @@ impl Numbers {
     /// Finds and takes a free range.
     pub(super) fn reserve(&mut self, request: VaRequest) -> Result<usize, Errno> {
         let VaRequest { size, align, guard, fixed, bounds } = request;
-        if size == 0 || size % PAGE != 0 || guard % PAGE != 0 || !align.is_power_of_two() || align < PAGE {
+        if size == 0
+            || !size.is_multiple_of(PAGE)
+            || !guard.is_multiple_of(PAGE)
+            || !align.is_power_of_two()
+            || align < PAGE
+        {
             return Err(Errno::INVAL);
         }
         let place = match fixed {
-            Some(address) if address == 0 || address % PAGE != 0 => return Err(Errno::INVAL),
+            Some(address) if address == 0 || !address.is_multiple_of(PAGE) => return Err(Errno::INVAL),
             Some(address) => {
                 let end = address.checked_add(size).ok_or(Errno::NOMEM)?;
                 let (_, free_end) = self.0.range(..=address).next_back().ok_or(Errno(libc::EEXIST))?;
@@ -109,7 +114,7 @@ mod tests {
         let second = numbers.reserve(request(2 * PAGE, PAGE, 0, None)).unwrap();
         assert_eq!((first, second), (TOP - PAGE, TOP - 3 * PAGE));
         let guarded = numbers.reserve(request(PAGE, 1 << 21, PAGE, None)).unwrap();
-        assert!(guarded % (1 << 21) == 0 && guarded + 2 * PAGE <= second);
+        assert!(guarded.is_multiple_of(1 << 21) && guarded + 2 * PAGE <= second);
         assert_eq!(numbers.reserve(request(PAGE, PAGE, 0, Some(second))), Err(Errno(libc::EEXIST)));
         numbers.release(second, 2 * PAGE);
         assert_eq!(numbers.reserve(request(PAGE, PAGE, 0, Some(second))), Ok(second));

@@ -82,7 +82,7 @@ impl AddressSpace {
     }
 
     fn insert(&mut self, first: u64, last: u64, handle: u64) -> Result<(), Errno> {
-        if first % PAGE != 0 || last < first || self.overlapping(first, last).is_some() {
+        if !first.is_multiple_of(PAGE) || last < first || self.overlapping(first, last).is_some() {
             return Err(Errno::INVAL);
         }
         self.0.insert(first, (last, handle));
@@ -146,7 +146,7 @@ impl World {
         let only = |size: u64| if args.size == size { Ok(None) } else { Err(Errno::INVAL) };
         if flags.contains(IocFlags::USERPTR) {
             let address = args.mmap_offset;
-            if address == 0 || address % PAGE != 0 || address.checked_add(args.size).is_none() {
+            if address == 0 || !address.is_multiple_of(PAGE) || address.checked_add(args.size).is_none() {
                 return Err(Errno::INVAL);
             }
             return if caller.readable(address, args.size) { Ok(Some(address)) } else { Err(FAULT) };

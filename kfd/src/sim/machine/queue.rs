@@ -58,7 +58,7 @@ impl World {
     }
 
     pub(crate) fn set_cu_mask(&self, p: &mut Process, args: &mut SetCuMaskArgs) -> Result<(), Errno> {
-        if args.num_cu_mask == 0 || args.num_cu_mask % 32 != 0 {
+        if args.num_cu_mask == 0 || !args.num_cu_mask.is_multiple_of(32) {
             return Err(Errno::INVAL);
         }
         p.queues.0.get(&args.queue_id).map(drop).ok_or(Errno::INVAL)

@@ -154,7 +154,7 @@ impl World {
         }
         let end = args.start_addr.checked_add(args.size);
         if self.svm_mode != SvmMode::AcceptAll {
-            let aligned = args.start_addr % PAGE == 0 && args.size % PAGE == 0;
+            let aligned = args.start_addr.is_multiple_of(PAGE) && args.size.is_multiple_of(PAGE);
             if !aligned || args.start_addr == 0 || args.size == 0 || end.is_none() {
                 return Err(Errno::INVAL);
             }

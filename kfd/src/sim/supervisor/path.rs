@@ -42,13 +42,14 @@ pub(crate) fn resolve(path: &str, directory: i32, task: &Task, tree: &Tree, gpus
         normal(path)
     } else {
         let base = if directory == libc::AT_FDCWD { task.directory() } else { task.descriptor(directory) }?;
+        let base = tree.stands_for(&base).unwrap_or(&base);
         // Only below these can a relative path be ours.
-        if !(base == "/" || base.starts_with("/dev") || base.starts_with("/sys")) {
+        if base != "/" && !["/dev", "/sys", "/proc"].iter().any(|ours| base.starts_with(ours)) {
             return None;
         }
         normal(&format!("{base}/{path}"))
     };
-    if !(absolute.starts_with("/dev/") || absolute.starts_with("/sys/")) {
+    if !["/dev/", "/sys/", "/proc/modules"].iter().any(|ours| absolute.starts_with(ours)) {
         return None;
     }
     if absolute == "/dev/kfd" {

@@ -132,11 +132,11 @@ pub(crate) fn file(from: &Stat) -> (KernelStat, KernelStatx) {
         blocks: from.st_blocks,
         times: [
             from.st_atime,
-            from.st_atime_nsec as i64,
+            from.st_atime_nsec,
             from.st_mtime,
-            from.st_mtime_nsec as i64,
+            from.st_mtime_nsec,
             from.st_ctime,
-            from.st_ctime_nsec as i64,
+            from.st_ctime_nsec,
         ],
         ..KernelStat::default()
     };
@@ -151,9 +151,9 @@ pub(crate) fn file(from: &Stat) -> (KernelStat, KernelStatx) {
         ino: from.st_ino,
         size: from.st_size as u64,
         blocks: from.st_blocks as u64,
-        accessed: time(from.st_atime, from.st_atime_nsec as i64),
-        changed: time(from.st_ctime, from.st_ctime_nsec as i64),
-        modified: time(from.st_mtime, from.st_mtime_nsec as i64),
+        accessed: time(from.st_atime, from.st_atime_nsec),
+        changed: time(from.st_ctime, from.st_ctime_nsec),
+        modified: time(from.st_mtime, from.st_mtime_nsec),
         dev_major: rustix::fs::major(from.st_dev),
         dev_minor: rustix::fs::minor(from.st_dev),
         ..KernelStatx::default()
