@@ -195,6 +195,14 @@ impl<T: Copy> Pool<T> {
         Some(slot)
     }
 
+    /// Takes a slot and copies a value into it.
+    pub(crate) fn copy(&mut self, value: &T) -> Option<NonNull<T>> {
+        let slot = self.take()?;
+        // SAFETY: a slot just taken is valid for a `T` and nobody else's, so it does not overlap `value`; `T` is `Copy`.
+        unsafe { ptr::copy_nonoverlapping(value, slot.as_ptr(), 1) };
+        Some(slot)
+    }
+
     /// Gives a slot back that no reader can have seen.
     ///
     /// # Safety
@@ -204,9 +212,11 @@ impl<T: Copy> Pool<T> {
         unsafe { self.free.push(value) };
     }
 
-    /// Gives back a whole chain whose grace period has passed.
+    /// Gives back a whole chain whose grace period has passed. Its slots are the next to be taken: they are the ones
+    /// that caches may still hold.
     pub(crate) fn give_all(&mut self, chain: &mut Chain<T>) {
-        self.free.append(chain);
+        chain.append(&mut self.free);
+        core::mem::swap(chain, &mut self.free);
     }
 
     /// Gives every block back.

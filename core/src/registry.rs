@@ -286,7 +286,7 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
 
     /// The object of an address index that starts at `start`.
     pub(crate) fn find_start(&self, aperture: Aperture, start: usize) -> Option<Record> {
-        self.next(aperture, start).filter(|record| record.start == start)
+        self.snapshot().objects(aperture).floor(start).copied().filter(|record| record.start == start)
     }
 
     /// The object of an address index that holds `address`.
@@ -468,16 +468,13 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
 
     /// Takes back what has waited long enough, and starts the next period when a batch is full.
     fn reclaim(&mut self) {
+        if self.grace.alone() {
+            return self.reclaim_all();
+        }
         if let Some((period, mut batch)) = self.waiting.take() {
             if self.grace.passed(period) {
-                self.passed += 1;
-                self.nodes.leaves.give_all(&mut batch.trees.leaves);
-                self.nodes.branches.give_all(&mut batch.trees.branches);
-                self.snapshots.give_all(&mut batch.snapshots);
-                self.layouts.give_all(&mut batch.layouts);
-                self.gpuvms.give_all(&mut batch.gpuvms);
-                let generation = self.snapshot().generation;
-                self.lists.reclaim(generation, self.passed, batch.publishes, &mut self.memory);
+                self.take_back(&mut batch);
+                self.turn(batch.publishes);
             } else {
                 self.waiting = Some((period, batch));
             }
@@ -486,6 +483,37 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
             let batch = core::mem::replace(&mut self.retired, Retired::new());
             self.waiting = Some((self.grace.begin(), batch));
         }
+    }
+
+    /// Takes everything back: there is no reader.
+    fn reclaim_all(&mut self) {
+        if let Some((_, mut batch)) = self.waiting.take() {
+            self.take_back(&mut batch);
+            self.retired.publishes += batch.publishes;
+        }
+        let mut batch = core::mem::replace(&mut self.retired, Retired::new());
+        self.take_back(&mut batch);
+        if batch.publishes >= BATCH {
+            self.turn(batch.publishes);
+        } else {
+            // Lists given to C callers live by the count of publishes and periods, readers or not.
+            self.retired.publishes = batch.publishes;
+        }
+    }
+
+    fn take_back(&mut self, batch: &mut Retired) {
+        self.nodes.leaves.give_all(&mut batch.trees.leaves);
+        self.nodes.branches.give_all(&mut batch.trees.branches);
+        self.snapshots.give_all(&mut batch.snapshots);
+        self.layouts.give_all(&mut batch.layouts);
+        self.gpuvms.give_all(&mut batch.gpuvms);
+    }
+
+    /// A period has passed.
+    fn turn(&mut self, publishes: usize) {
+        self.passed += 1;
+        let generation = self.snapshot().generation;
+        self.lists.reclaim(generation, self.passed, publishes, &mut self.memory);
     }
 
     /// The list of `id(0), ..., id(len - 1)`, held once more; [`Writer::release`] ends the hold.

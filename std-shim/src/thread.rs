@@ -13,7 +13,7 @@ use std::cell::Cell;
 use std::ffi::c_void;
 use std::sync::OnceLock;
 
-use hsakmt_core::epoch::Domain;
+use hsakmt_core::epoch::{Domain, Grace};
 use hsakmt_core::epoch::slots::{self, Inside, Slot};
 
 use crate::shared::{Membarrier, SHARED, SLOTS};
@@ -34,7 +34,7 @@ pub struct Threads;
 unsafe impl Domain for Threads {
     type Local<'d> = slots::Claim<'static, SLOTS, Membarrier>;
     type Guard<'l> = slots::Entered<'l, SLOTS, Membarrier>;
-    type Grace<'d> = slots::Periods<'static, SLOTS, Membarrier>;
+    type Grace<'d> = Periods;
 
     fn join(&self) -> Option<Self::Local<'_>> {
         SHARED.slots.join()
@@ -50,8 +50,26 @@ unsafe impl Domain for Threads {
         slots::Slots::refresh(guard);
     }
 
-    fn grace(&self) -> Self::Grace<'_> {
-        SHARED.slots.grace()
+    fn grace(&self) -> Periods {
+        Periods(SHARED.slots.grace())
+    }
+}
+
+/// The writer's side: [`SHARED`]'s slots, and who the calling thread is.
+#[derive(Debug)]
+pub struct Periods(slots::Periods<'static, SLOTS, Membarrier>);
+
+impl Grace for Periods {
+    fn begin(&mut self) -> usize {
+        self.0.begin()
+    }
+
+    fn passed(&mut self, period: usize) -> bool {
+        self.0.passed(period)
+    }
+
+    fn alone(&mut self) -> bool {
+        SHARED.slots.alone(MINE.with(|mine| std::ptr::from_ref(mine).addr()))
     }
 }
 

@@ -52,4 +52,10 @@ pub trait Grace {
 
     /// Whether the period has passed. Never waits.
     fn passed(&mut self, period: usize) -> bool;
+
+    /// Whether there is no reader but the calling thread, which is outside: then everything retired before this call
+    /// may be reused at once. A domain that cannot tell says no.
+    fn alone(&mut self) -> bool {
+        false
+    }
 }

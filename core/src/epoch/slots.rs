@@ -19,6 +19,7 @@
 //! | `enter`, `leave`: slot store | Release | `passed`: slot load, Acquire | reads before reuse |
 //! | `enter`: light barrier | - | `begin`: heavy barrier | slot store against root load |
 //! | `claim`, `release`: owner | AcqRel / Release | each other | one thread per slot |
+//! | `claim`: fence after the owner | SeqCst | `alone`: fence before looking | a claim against a root stored before |
 
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicUsize, Ordering, compiler_fence, fence};
@@ -101,6 +102,9 @@ impl Slot {
     }
 }
 
+/// As many slots as [`Slots::alone`] looks at.
+const FEW: usize = 4;
+
 /// Readers tracked by `N` slots. All zero when new, so that a `static` one costs no space in the file, and one that a
 /// fork wiped is new.
 #[derive(Debug)]
@@ -130,9 +134,24 @@ impl<const N: usize, B: Barrier> Slots<N, B> {
     pub fn claim(&self, owner: usize) -> Option<&Slot> {
         let free = |slot: &&Slot| slot.owner.compare_exchange(0, owner, Ordering::AcqRel, Ordering::Relaxed).is_ok();
         let (position, slot) = self.slots.iter().enumerate().find(|(_, slot)| free(slot))?;
-        // Before the first entry, hence ordered for the writer by the same barrier.
         self.used.fetch_max(position + 1, Ordering::AcqRel);
+        // Pairs with the fence in `alone`: the writer sees this claim, or this reader sees what it published.
+        fence(Ordering::SeqCst);
         Some(slot)
+    }
+
+    /// Whether every slot is free or `me`'s, and `me` is outside. Whoever claims one later finds the newest root, so
+    /// everything retired before may be reused. Looks at the first few slots only: who has more readers has none to
+    /// spare.
+    pub fn alone(&self, me: usize) -> bool {
+        // Pairs with the fence in `claim`.
+        fence(Ordering::SeqCst);
+        let used = self.used.load(Ordering::Acquire);
+        used <= FEW
+            && self.slots.iter().take(used).all(|slot| {
+                let owner = slot.owner.load(Ordering::Acquire);
+                owner == 0 || (owner == me && slot.active.load(Ordering::Acquire) == 0)
+            })
     }
 
     /// Gives a slot back, if `owner` still has it.

@@ -11,7 +11,7 @@ use core::ptr::NonNull;
 
 use super::node::{Branch, Child, Key, Leaf, NodePtr};
 use super::search::FANOUT;
-use super::{MAX_HEIGHT, Order, Root, child_position};
+use super::{MAX_HEIGHT, Order, Root};
 use crate::error::{Error, Result};
 use crate::pool::{Chain, Memory, Pool};
 use crate::record::Record;
@@ -93,7 +93,7 @@ impl Edit<'_> {
     /// `root` with the record of the same key replaced.
     pub(crate) fn replace<O: Order>(&mut self, root: Root<O>, record: &Record) -> Result<Root<O>> {
         let (node, height) = root.top().ok_or(Error::Failed)?;
-        Ok(Root::new(self.replace_at::<O>(node, height, record)?.node, height))
+        Ok(Root::new(self.replace_at::<O>(node, height, record)?, height))
     }
 
     /// `root` without the record at `key`.
@@ -117,7 +117,7 @@ impl Edit<'_> {
             return self.insert_leaf::<O>(node, record, edge);
         }
         let old = *branch_of(node);
-        let position = child_position(&old, O::key(record));
+        let position = old.position(O::key(record));
         let child = old.child(position).ok_or(Error::Failed)?;
         let below = Edge { left: edge.left && position == 0, right: edge.right && position + 1 == old.len() };
         let (child, split) = self.insert_at::<O>(child.node, height - 1, record, below)?;
@@ -137,7 +137,7 @@ impl Edit<'_> {
 
     fn insert_leaf<O: Order>(&mut self, node: NodePtr, record: &Record, edge: Edge) -> Result<Grown> {
         let old = leaf_of(node);
-        let position = old.used().iter().take_while(|known| O::key(known) < O::key(record)).count();
+        let position = old.position(O::key(record), O::key);
         let before = old.used().iter().take(position);
         let after = old.used().iter().skip(position);
         let records = before.chain([record]).chain(after);
@@ -153,41 +153,43 @@ impl Edit<'_> {
         Ok(grown)
     }
 
-    fn replace_at<O: Order>(&mut self, node: NodePtr, height: usize, record: &Record) -> Result<Child> {
+    fn replace_at<O: Order>(&mut self, node: NodePtr, height: usize, record: &Record) -> Result<NodePtr> {
         let key = O::key(record);
         if height == 0 {
             let old = leaf_of(node);
-            let position = old.used().iter().position(|known| O::key(known) == key).ok_or(Error::Failed)?;
-            let leaf = self.nodes.leaves.make(*old).ok_or(Error::NoMemory)?;
-            let mut leaf = Fresh(leaf);
+            let position = found::<O>(old, key)?;
+            let mut leaf = Fresh(self.nodes.leaves.copy(old).ok_or(Error::NoMemory)?);
             if let Some(slot) = leaf.get().records.get_mut(position) {
                 *slot = *record;
             }
             self.retire_leaf(node);
-            return Ok(summary_of_leaf::<O>(leaf.0));
+            return Ok(NodePtr::from_leaf(leaf.0));
         }
+        // Neither keys nor ends change, so what the branch knows of the child stays true.
         let old = branch_of(node);
-        let position = child_position(old, key);
-        let child = old.child(position).ok_or(Error::Failed)?;
-        let child = self.replace_at::<O>(child.node, height - 1, record)?;
-        let mut branch = Fresh(self.nodes.branches.make(*old).ok_or(Error::NoMemory)?);
-        branch.get().set(position, child);
+        let position = old.position(key);
+        let child = old.children.get(position).ok_or(Error::Failed)?;
+        let child = self.replace_at::<O>(*child, height - 1, record)?;
+        let mut branch = Fresh(self.nodes.branches.copy(old).ok_or(Error::NoMemory)?);
+        if let Some(slot) = branch.get().children.get_mut(position) {
+            *slot = child;
+        }
         self.retire_branch(node);
-        Ok(summary_of_branch(branch.0))
+        Ok(NodePtr::from_branch(branch.0))
     }
 
     /// The subtree without `key`; `None` when nothing is left of it.
     fn remove_at<O: Order>(&mut self, node: NodePtr, height: usize, key: Key) -> Result<Option<Child>> {
         if height == 0 {
             let old = leaf_of(node);
-            let position = old.used().iter().position(|known| O::key(known) == key).ok_or(Error::Failed)?;
+            let position = found::<O>(old, key)?;
             let rest = old.used().iter().take(position).chain(old.used().iter().skip(position + 1));
             let left = if old.len() > 1 { Some(self.new_leaf::<O>(rest)?) } else { None };
             self.retire_leaf(node);
             return Ok(left);
         }
         let old = *branch_of(node);
-        let position = child_position(&old, key);
+        let position = old.position(key);
         let child = old.child(position).ok_or(Error::Failed)?;
         let child = self.remove_at::<O>(child.node, height - 1, key)?;
         let (from, joined, to) = match child {
@@ -273,6 +275,12 @@ fn cut(position: usize, total: usize, edge: Edge) -> usize {
     } else {
         total / 2
     }
+}
+
+/// Where in a leaf the record of exactly this key is.
+fn found<O: Order>(leaf: &Leaf, key: Key) -> Result<usize> {
+    let position = leaf.position(key, O::key);
+    leaf.used().get(position).filter(|record| O::key(record) == key).map(|_| position).ok_or(Error::Failed)
 }
 
 /// A node made by the edit under way: the writer's alone.

@@ -175,13 +175,9 @@ impl<'s, O: Order> View<'s, O> {
         let (mut node, height) = self.top()?;
         for _ in 0..height {
             let branch = self.branch(node);
-            node = branch.child(child_position(branch, key))?.node;
+            node = branch.child(branch.position(key))?.node;
         }
-        self.leaf(node).used().iter().find(|record| O::key(record) == key)
+        let leaf = self.leaf(node);
+        leaf.used().get(leaf.position(key, O::key)).filter(|record| O::key(record) == key)
     }
-}
-
-/// The child of `branch` whose subtree `key` belongs to.
-pub(crate) fn child_position(branch: &Branch, key: Key) -> usize {
-    branch.used().take_while(|child| child.key <= key).count().saturating_sub(1)
 }

@@ -7,7 +7,7 @@
 
 use core::ptr::NonNull;
 
-use super::search::{FANOUT, UNUSED, count};
+use super::search::{FANOUT, UNUSED, count, rank_lt};
 use crate::info::PointerType;
 use crate::list::List;
 use crate::record::{ObjectId, Record};
@@ -102,6 +102,14 @@ impl Leaf {
         self.records.get(..self.len()).unwrap_or(&[])
     }
 
+    /// Where `key` is, or would be. `of` gives a record's key.
+    pub(crate) fn position(&self, key: Key, of: impl Fn(&Record) -> Key) -> usize {
+        let below = rank_lt(&self.keys, key.address);
+        let here = self.keys.iter().zip(&self.records).skip(below);
+        let smaller = here.take_while(|(address, record)| **address == key.address && of(record) < key).count();
+        below + smaller
+    }
+
     /// Copies `records`, with their keys, to the front; at most [`FANOUT`].
     pub(crate) fn fill<'a>(&mut self, records: impl Iterator<Item = &'a Record>, key: impl Fn(&Record) -> Key) {
         self.keys = [UNUSED; FANOUT];
@@ -122,19 +130,25 @@ impl Branch {
 
     /// What the branch knows of the child at `position`.
     pub(crate) fn child(&self, position: usize) -> Option<Child> {
-        if position >= self.len() {
-            return None;
-        }
+        let address = self.keys.get(position).copied().filter(|address| *address != UNUSED)?;
         Some(Child {
             node: *self.children.get(position)?,
-            key: Key { address: *self.keys.get(position)?, size: *self.sizes.get(position)? },
+            key: Key { address, size: *self.sizes.get(position)? },
             end: *self.ends.get(position)?,
         })
     }
 
     /// All children in use.
     pub(crate) fn used(&self) -> impl Iterator<Item = Child> + Clone {
-        (0..self.len()).filter_map(|position| self.child(position))
+        (0..FANOUT).map_while(|position| self.child(position))
+    }
+
+    /// The child whose subtree `key` belongs to.
+    pub(crate) fn position(&self, key: Key) -> usize {
+        let below = rank_lt(&self.keys, key.address);
+        let here = self.keys.iter().zip(&self.sizes).skip(below);
+        let equal = here.take_while(|(address, size)| **address == key.address && **size <= key.size).count();
+        (below + equal).saturating_sub(1)
     }
 
     /// Copies `children` to the front; at most [`FANOUT`].
