@@ -80,9 +80,8 @@ pub enum Range {
 
 impl<'r, V: Driver, D: Domain, M: Memory> Manager<'r, V, D, M> {
     /// A manager over a freshly opened device: nothing is set up yet. The page size is the writer's layout's.
-    /// Readers see the writer's registry as open from here to [`Manager::tear_down`].
-    pub fn new(driver: V, mut writer: Writer<'r, D, M>, opened: Opened) -> Self {
-        writer.open();
+    /// Whether readers see anything stays as it was: [`Manager::show`], [`Manager::hide`].
+    pub fn new(driver: V, writer: Writer<'r, D, M>, opened: Opened) -> Self {
         let machine = Machine::blank(writer.layout().page, &opened);
         Manager { driver, writer, ledger: Ledger::new(), machine, opened }
     }

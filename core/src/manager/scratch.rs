@@ -68,7 +68,9 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
     }
 
     pub(super) fn allocate_scratch(&mut self, gpu: GpuId, size: usize, at: Option<usize>) -> Result<usize> {
-        if self.machine.gpu(gpu).is_none_or(|known| known.scratch.is_some()) {
+        // The kernel is told the address in units of 64 KiB: any other could not be said.
+        let aligned = at.is_none_or(|at| at & (ALIGN - 1) == 0);
+        if !aligned || self.machine.gpu(gpu).is_none_or(|known| known.scratch.is_some()) {
             return Err(Error::NoMemory);
         }
         let size = size.checked_next_multiple_of(ALIGN).ok_or(Error::NoMemory)?;

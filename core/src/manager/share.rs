@@ -8,9 +8,10 @@ use super::Manager;
 use super::buffer::Birth;
 use super::gpu_list::GpuList;
 use crate::aperture::Aperture;
-use crate::driver::{Driver, HostMap};
+use crate::driver::{Driver, Handle, HostMap, IpcImport};
 use crate::epoch::Domain;
 use crate::error::{Error, Result};
+use crate::flags::MemFlags;
 use crate::info::PointerType;
 use crate::ledger::{Entry, Handles};
 use crate::list::List;
@@ -84,7 +85,7 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
             Place::Scratch(gpu) => {
                 let piece = self.scratch(gpu).and_then(|scratch| scratch.piece_at(address));
                 let piece = piece.ok_or(Error::InvalidParameter)?;
-                (Some(piece.handle), gpu, crate::flags::MemFlags::empty())
+                (Some(piece.handle), gpu, MemFlags::empty())
             }
             Place::Index(aperture, ..) => {
                 let record = self.writer.find_start(aperture, address).ok_or(Error::InvalidParameter)?;
@@ -135,26 +136,23 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         size: usize,
         gpu: GpuId,
         share: [u32; 4],
-    ) -> Result<(usize, crate::driver::Handle, crate::flags::MemFlags, NodeId)> {
+    ) -> Result<(usize, Handle, MemFlags, NodeId)> {
         let start = self.take(aperture, size, 0, None)?;
-        let Ok(import) = self.driver.ipc_import(share, gpu, start as u64) else {
+        // A GPU that is not here is not worth a question.
+        let node = self.machine.gpu(gpu).map(|gpu| gpu.node);
+        let import = node.and_then(|node| Some((node, self.driver.ipc_import(share, gpu, start as u64).ok()?)));
+        let Some((node, IpcImport { handle, mmap_offset: offset, flags })) = import else {
             self.give(aperture, start, size);
             return Err(Error::Failed);
         };
-        let node = self.machine.gpu(gpu).map(|gpu| gpu.node);
-        let offset = import.mmap_offset;
         let show = HostMap::Device { gpu, offset, access: true };
-        let shown = offset == 0
-            || !Self::cpu_accessible(aperture)
-            || (node.is_some() && self.driver.host_map(start, size, show).is_ok());
-        match node.filter(|_| shown) {
-            Some(node) => Ok((start, import.handle, import.flags, node)),
-            None => {
-                let _ = self.driver.free(import.handle);
-                self.give(aperture, start, size);
-                Err(Error::Failed)
-            }
+        let visible = offset != 0 && Self::cpu_accessible(aperture);
+        if visible && self.driver.host_map(start, size, show).is_err() {
+            let _ = self.driver.free(handle);
+            self.give(aperture, start, size);
+            return Err(Error::Failed);
         }
+        Ok((start, handle, flags, node))
     }
 
     /// A new dmabuf of the buffer that holds `address..address + size`, and where in it that is.

@@ -237,7 +237,7 @@ fn case_62_alignment() {
 #[test]
 fn case_75_coherent_memory_has_its_quarter() {
     let mut m = Bench::reserved().start();
-    let layout = m.writer.layout().clone();
+    let layout = *m.writer.layout();
     let fine = m.allocate(CPU, P, 0, HOST, 0).unwrap();
     let coarse = m.allocate(CPU, P, 0, HOST | COARSE, 0).unwrap();
     let v = super::vram(&mut m, G1, P);

@@ -183,7 +183,7 @@ impl Fake {
 impl Driver for Fake {
     fn reserve(&mut self, request: VaRequest) -> Result<usize, Errno> {
         self.simple(std::format!("reserve {:#x} {:#x} {:#x}", request.size, request.align, request.guard))?;
-        assert!(request.size > 0 && request.align.is_power_of_two() && request.size % 4096 == 0);
+        assert!(request.size > 0 && request.align.is_power_of_two() && request.size.is_multiple_of(4096));
         if let Some(start) = request.fixed {
             let end = start.checked_add(request.size).ok_or(Errno::NOMEM)?;
             if !self.is_free(start, end) {
@@ -218,7 +218,7 @@ impl Driver for Fake {
 
     fn host_map(&mut self, address: usize, size: usize, what: HostMap) -> Result<(), Errno> {
         self.simple(std::format!("host_map {size:#x}"))?;
-        assert!(size > 0 && size % 4096 == 0);
+        assert!(size > 0 && size.is_multiple_of(4096));
         let inside = self.kernel.reserved.range(..=address).next_back();
         assert!(inside.is_some_and(|(at, len)| address + size <= at + len), "mapped what is not reserved");
         self.kernel.shown.retain(|start, (len, _)| *start + *len <= address || *start >= address + size);

@@ -185,6 +185,8 @@ fn case_80_the_last_close_leaves_nothing() {
             assert!(m.driver.kernel.shown.is_empty() && m.ledger.is_empty() && records(&m).is_empty());
             let (driver, writer) = m.into_parts();
             m = Manager::new(driver, writer, bench.opened);
+            assert!(reader.query_pointer(h, |answer| answer.is_err()), "still hidden");
+            m.show();
             assert_eq!(query(&m, h), None, "round {round}");
             bench.set_up(&mut m).unwrap();
             check(&m);

@@ -8,6 +8,8 @@ mod failures;
 mod import;
 mod lifecycle;
 mod map;
+mod random;
+mod readers;
 mod register;
 mod svm;
 
