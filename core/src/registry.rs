@@ -36,9 +36,6 @@ pub const BATCH: usize = if cfg!(test) { 8 } else { 1024 };
 /// Publishes whose leftovers may wait for readers before writes are refused.
 pub const MAX_WAITING: usize = 32 * BATCH;
 
-/// How often a writer at that cap looks again before it gives up.
-const PATIENCE: usize = 10_000;
-
 /// What readers and the writer share.
 #[derive(Debug)]
 #[repr(C)]
@@ -456,12 +453,14 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
 
     #[cold]
     fn wait_for_readers(&mut self) -> Result<()> {
-        for _ in 0..PATIENCE {
+        for attempt in 0.. {
             self.reclaim();
             if self.retired.publishes < MAX_WAITING {
                 return Ok(());
             }
-            core::hint::spin_loop();
+            if !self.grace.pause(attempt) {
+                break;
+            }
         }
         Err(Error::ReadersStalled)
     }
@@ -533,10 +532,15 @@ impl<'r, D: Domain + 'r, M: Memory> Drop for Writer<'r, D, M> {
     fn drop(&mut self) {
         self.registry.root.store(ptr::null_mut(), Ordering::Release);
         let period = self.grace.begin();
-        let left = (0..PATIENCE).any(|_| {
-            core::hint::spin_loop();
-            self.grace.passed(period)
-        });
+        let mut attempts = 0..;
+        let left = loop {
+            if self.grace.passed(period) {
+                break true;
+            }
+            if !attempts.next().is_some_and(|attempt| self.grace.pause(attempt)) {
+                break false;
+            }
+        };
         if left {
             let memory = &mut self.memory;
             // SAFETY: the root is null and every reader that may have loaded an older one has left.

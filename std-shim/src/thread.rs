@@ -12,6 +12,7 @@
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use hsakmt_core::epoch::{Domain, Grace};
 use hsakmt_core::epoch::slots::{self, Inside, Slot};
@@ -66,6 +67,12 @@ impl Grace for Periods {
 
     fn passed(&mut self, period: usize) -> bool {
         self.0.passed(period)
+    }
+
+    fn pause(&mut self, attempt: usize) -> bool {
+        // A reader that was preempted inside needs the processor more than this writer: two seconds in all.
+        std::thread::sleep(Duration::from_micros(100));
+        attempt < 20_000
     }
 
     fn alone(&mut self) -> bool {

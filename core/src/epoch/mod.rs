@@ -45,6 +45,9 @@ pub unsafe trait Domain: Sync {
     fn grace(&self) -> Self::Grace<'_>;
 }
 
+/// How often a writer looks again where nothing better than spinning is known.
+const PATIENCE: usize = 10_000;
+
 /// The writer's side of a domain.
 pub trait Grace {
     /// Starts a grace period and names it. Names grow.
@@ -52,6 +55,12 @@ pub trait Grace {
 
     /// Whether the period has passed. Never waits.
     fn passed(&mut self, period: usize) -> bool;
+
+    /// Lets time pass while a writer at its cap waits for readers; `attempt` counts from 0. Whether it may try again.
+    fn pause(&mut self, attempt: usize) -> bool {
+        core::hint::spin_loop();
+        attempt < PATIENCE
+    }
 
     /// Whether there is no reader but the calling thread, which is outside: then everything retired before this call
     /// may be reused at once. A domain that cannot tell says no.
