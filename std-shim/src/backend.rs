@@ -2,6 +2,8 @@
 //!
 //! [`Backend`] is the memory manager's [`Driver`] plus the few things a process asks that are not about objects.
 
+mod embedded;
+
 use std::fmt::Debug;
 use std::os::fd::RawFd;
 

@@ -31,9 +31,9 @@
 //! # Ok::<(), hsakmt_core::error::Error>(())
 //! ```
 
-use hsakmt_core::error::Result;
 #[cfg(doc)]
 use hsakmt_core::error::Error;
+use hsakmt_core::error::Result;
 use hsakmt_core::flags::MemFlags;
 use hsakmt_core::node::NodeId;
 

@@ -1,0 +1,41 @@
+//! The simulated machine in this process, as a channel: each method is [`EmbeddedDriver`]'s own.
+
+use std::os::fd::RawFd;
+
+use hsakmt_core::driver::Errno;
+use hsakmt_core::node::GpuId;
+use hsakmt_kfd::sim::embedded::EmbeddedDriver;
+use hsakmt_kfd::topology::Topology;
+
+use super::Backend;
+
+impl Backend for EmbeddedDriver {
+    fn version(&self) -> Result<(u32, u32), Errno> {
+        EmbeddedDriver::version(self)
+    }
+
+    fn topology(&self, svm_api: bool) -> Result<Topology, Errno> {
+        self.machine().topology(svm_api)
+    }
+
+    /// A simulated GPU's render node is open from the start.
+    fn add_gpus(&mut self, _: &Topology) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    fn available_memory(&self, gpu: GpuId) -> Result<u64, Errno> {
+        EmbeddedDriver::available_memory(self, gpu)
+    }
+
+    fn xnack_mode(&self, mode: i32) -> Result<i32, Errno> {
+        EmbeddedDriver::xnack_mode(self, mode)
+    }
+
+    fn create_process(&self) -> Result<(), Errno> {
+        EmbeddedDriver::create_process(self)
+    }
+
+    fn fds(&self) -> Vec<RawFd> {
+        EmbeddedDriver::fds(self)
+    }
+}
