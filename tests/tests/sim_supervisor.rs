@@ -177,3 +177,25 @@ fn amds_own_tool_sees_each_machine() {
         assert_eq!(found.count(), count, "{options:?}");
     }
 }
+
+#[test]
+fn graphics_buffers_come_over_with_their_metadata() {
+    const NAME: &str = "sim_supervisor::graphics_buffers_come_over_with_their_metadata";
+    need_supervisor!("graphics_buffers_come_over_with_their_metadata");
+    if let Err(reason) = sim::debian_library() {
+        return sim::skip(NAME, &reason);
+    }
+    if !Path::new("/usr/include/libdrm/amdgpu.h").exists() {
+        return sim::skip(NAME, "no libdrm-dev");
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let program = folder.path().join("graphics");
+    let flags = ["-DHSAKMT_H=\"hsakmt.h\"", "-I/usr/include/libdrm", "-Wl,--no-as-needed", "-ldrm_amdgpu"];
+    sim::build_on_debian(&workspace().join("tests/sim/graphics.c"), &program, &flags);
+    let lines = sim::lines(&run(&[], &program, &[]));
+    assert_eq!(lines[0], "drm 3.57");
+    for (at, metadata) in [(1, 16), (3, 256), (5, 0)] {
+        assert_eq!(lines[at], format!("size 0x400000 metadata {metadata}"));
+        assert!(lines[at + 1].starts_with("type 3 node 1 "), "{}", lines[at + 1]);
+    }
+}

@@ -64,7 +64,7 @@ pub struct Gpu {
     pub wave_size: u32,
     /// Compute dies.
     pub dies: u32,
-    /// Bytes of VRAM; 0 on an APU.
+    /// Bytes of VRAM.
     pub vram: u64,
     /// Whether the host can see all of VRAM.
     pub large_bar: bool,
@@ -259,7 +259,8 @@ fn gpu(model: &str, index: usize) -> Option<Gpu> {
             revision: 0xc4,
             family: 135,
             simds: 32,
-            vram: 0,
+            // What the firmware sets aside; the host does not see it.
+            vram: GIB,
             large_bar: false,
             xgmi: false,
             apu: true,

@@ -269,6 +269,9 @@ impl World {
         bytes: &mut [u8],
         caller: &mut dyn Caller,
     ) -> Answer {
+        if self.machine.kfd_version < (1, first_minor(command)) {
+            return Answer::Done(Err(Errno::NOTTY));
+        }
         if let Some(error) = self.faults.strike(short_name(command)) {
             return Answer::Done(Err(error));
         }
@@ -341,6 +344,19 @@ impl World {
     /// Nanoseconds since this kernel started.
     pub(crate) fn uptime(&self) -> Duration {
         self.started.elapsed()
+    }
+}
+
+/// The first version with this call. AMD's own additions (IPC, secondary contexts) count as always there.
+fn first_minor(command: Command) -> u32 {
+    match command {
+        Command::SmiEvents => 3,
+        Command::Svm | Command::SetXnackMode => 5,
+        Command::CriuOp => 8,
+        Command::AvailableMemory => 9,
+        Command::ExportDmabuf => 12,
+        Command::RuntimeEnable | Command::DbgTrap => 13,
+        _ => 0,
     }
 }
 

@@ -26,10 +26,10 @@ use hsakmt_core::driver::Errno;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::json;
 
+use super::description::Machine;
 use super::machine::{Answer, Faults, ProcessId, SvmMode, Wait, World};
 use super::memfd::{self, DeviceFile, Watch};
 use super::sysfs::Tree;
-use super::{caller::Caller as _, description::Machine};
 
 mod drm;
 mod files;
@@ -154,8 +154,10 @@ pub fn run(command: Command, config: Config) -> Result<ExitStatus, Error> {
 }
 
 impl Supervisor {
-    fn serve(mut self, mut child: Child) -> io::Result<ExitStatus> {
+    fn serve(mut self, child: Child) -> io::Result<ExitStatus> {
         let signals = Signals::take()?;
+        // Who died before anyone listened left no signal.
+        let mut status = signals.reap(child.id(), false);
         loop {
             let ready = self.wait(&signals)?;
             for process in ready.dead {
@@ -168,10 +170,13 @@ impl Supervisor {
             }
             if ready.signal {
                 signals.pass_on(child.id());
+                status = signals.reap(child.id(), false).or(status);
             }
             self.wake_sleepers();
             if ready.hung_up {
-                return child.wait();
+                // Nobody is under the filter any more, so whoever is left is dead.
+                let status = status.or_else(|| signals.reap(child.id(), true));
+                return status.ok_or_else(|| io::ErrorKind::NotFound.into());
             }
         }
     }
@@ -242,33 +247,27 @@ impl Supervisor {
 
     /// Answers one stopped call.
     fn handle(&mut self, call: &Call) {
-        let process = match self.tasks.get(call.tid) {
-            Ok(task) => task.process,
-            Err(error) => {
-                log::debug!("thread {}: {error}", call.tid);
-                return self.listener.go_on(call.id);
-            }
-        };
         match call.number {
-            libc::SYS_ioctl => self.ioctl(call, process),
-            libc::SYS_mmap => self.mmap(call, process),
-            _ => self.path_call(call, process),
+            libc::SYS_ioctl => self.ioctl(call),
+            libc::SYS_mmap => self.mmap(call),
+            _ => self.path_call(call),
         }
         self.drop_pages();
     }
 
-    fn ioctl(&mut self, call: &Call, process: u32) {
+    fn ioctl(&mut self, call: &Call) {
         let [fd, request, argument, ..] = call.arguments;
-        let Ok(task) = self.tasks.get(call.tid) else { return self.listener.go_on(call.id) };
         let (listener, nonce) = (&self.listener, self.world.nonce());
-        let mut caller = Stopped { task, listener, call: call.id, nonce };
-        let device = caller.file(fd as i32);
-        if !listener.is_valid(call.id) {
-            return;
-        }
+        let link = self.tasks.descriptor(call.tid, fd as i32);
+        let device = link.and_then(|link| DeviceFile::from_link(&link, nonce));
+        let (Some(device), Some(task)) = (device, self.tasks.known(call.tid)) else {
+            return listener.go_on(call.id);
+        };
+        let process = task.process;
         match (device, (request >> 8) as u8) {
-            (Some(DeviceFile::Kfd(open)), b'K') => self.kfd_ioctl(call, process, open),
-            (Some(DeviceFile::Render(gpu) | DeviceFile::Card(gpu)), b'd') => {
+            (DeviceFile::Kfd(open), b'K') => self.kfd_ioctl(call, process, open),
+            (DeviceFile::Render(gpu) | DeviceFile::Card(gpu), b'd') => {
+                let mut caller = Stopped { task, listener, call: call.id, nonce };
                 let world = &mut self.world;
                 let result = self.gems.ioctl(world, process, gpu, request as u32, argument, &mut caller);
                 listener.answer(call.id, result);
@@ -292,7 +291,7 @@ impl Supervisor {
             return self.listener.answer(call.id, Err(Errno(libc::EBADF)));
         }
         let [_, request, argument, ..] = call.arguments;
-        let Ok(task) = self.tasks.get(call.tid) else { return self.listener.go_on(call.id) };
+        let Some(task) = self.tasks.known(call.tid) else { return self.listener.go_on(call.id) };
         let nonce = self.world.nonce();
         let mut caller = Stopped { task, listener: &self.listener, call: call.id, nonce };
         let answer = self.world.ioctl(kfd, request as u32, argument, &mut caller);
@@ -330,7 +329,10 @@ impl Supervisor {
     }
 
     /// Only stopped if a fault is to be injected: the calls a process makes after it opened `/dev/kfd` count.
-    fn mmap(&mut self, call: &Call, process: u32) {
+    fn mmap(&mut self, call: &Call) {
+        let Ok(process) = self.tasks.get(call.tid).map(|task| task.process) else {
+            return self.listener.go_on(call.id);
+        };
         let fault = if self.guests.contains_key(&process) { self.world.faults.strike("mmap") } else { None };
         match fault {
             Some(error) => {
@@ -344,8 +346,9 @@ impl Supervisor {
         }
     }
 
-    fn path_call(&mut self, call: &Call, process: u32) {
+    fn path_call(&mut self, call: &Call) {
         let Ok(task) = self.tasks.get(call.tid) else { return self.listener.go_on(call.id) };
+        let process = task.process;
         let caller = Stopped { task, listener: &self.listener, call: call.id, nonce: self.world.nonce() };
         match files::answer(call, &caller, &self.tree, self.world.machine().gpus.len()) {
             Reply::GoOn => self.listener.go_on(call.id),

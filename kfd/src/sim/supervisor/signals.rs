@@ -1,13 +1,16 @@
 //! Signals for the supervisor itself: they are the program's business, so they are taken off the normal way and
-//! passed on.
+//! passed on. And the dead: the supervisor adopts every orphan under it, so that they stay its descendants (whose
+//! memory it may read), and reaps them.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, set_child_subreaper, wait};
 
-/// What is passed on when somebody sends it to the supervisor.
-const PASSED_ON: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
+/// What is passed on when somebody sends it to the supervisor; the last only says that somebody died.
+const PASSED_ON: [i32; 5] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGCHLD];
 
 /// The signals that wait to be passed on.
 #[derive(Debug)]
@@ -16,6 +19,7 @@ pub(crate) struct Signals(OwnedFd);
 impl Signals {
     /// From now on those signals do not end this process.
     pub(crate) fn take() -> io::Result<Signals> {
+        set_child_subreaper(Some(rustix::process::getpid()))?;
         let mut set = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
         // SAFETY: sigemptyset(3) initialises the set its pointer leads to.
         unsafe { libc::sigemptyset(set.as_mut_ptr()) };
@@ -35,7 +39,6 @@ impl Signals {
     }
 
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
-        use std::os::fd::AsFd;
         self.0.as_fd()
     }
 
@@ -48,11 +51,26 @@ impl Signals {
             let (signal, code) = (word(0), word(8));
             let pid = Pid::from_raw(to as i32);
             if code <= 0
+                && signal != libc::SIGCHLD
                 && let (Some(pid), Some(signal)) = (pid, Signal::from_named_raw(signal))
             {
                 let _ = kill_process(pid, signal);
             }
         }
-        let _ = self.0.as_raw_fd();
+    }
+
+    /// Buries the dead; the status of `child`, if it is among them. With `to_the_last` it waits for everyone.
+    pub(crate) fn reap(&self, child: u32, to_the_last: bool) -> Option<ExitStatus> {
+        let options = if to_the_last { WaitOptions::empty() } else { WaitOptions::NOHANG };
+        let mut found = None;
+        loop {
+            match wait(options) {
+                Ok(Some((pid, status))) if pid.as_raw_pid() == child as i32 => {
+                    found = Some(ExitStatus::from_raw(status.as_raw()));
+                }
+                Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
+                Ok(None) | Err(_) => return found,
+            }
+        }
     }
 }

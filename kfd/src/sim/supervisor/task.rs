@@ -34,6 +34,20 @@ pub(crate) struct Task {
 pub(crate) struct Tasks(HashMap<u32, Task>);
 
 impl Tasks {
+    /// What a descriptor of a thread stopped in a call says. That the thread's directory answers at all is the proof
+    /// that its number still means the same, so this is also the cheap way to find a thread.
+    pub(crate) fn descriptor(&mut self, tid: u32, fd: i32) -> Option<String> {
+        if let Some(link) = self.known(tid).and_then(|task| task.descriptor(fd)) {
+            return Some(link);
+        }
+        self.get(tid).ok()?.descriptor(fd)
+    }
+
+    /// A thread found a moment ago, for the same stopped call.
+    pub(crate) fn known(&self, tid: u32) -> Option<&Task> {
+        self.0.get(&tid)
+    }
+
     /// The thread with this number, which must be stopped in a call.
     pub(crate) fn get(&mut self, tid: u32) -> io::Result<&Task> {
         let known = self.0.get(&tid).is_some_and(Task::exists);
