@@ -1,0 +1,38 @@
+//! Numbers from rounds: the median, and the range that holds 8 of 10.
+
+use serde::Serialize;
+
+/// A set of values in three numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(super) struct Spread {
+    /// Half lie below.
+    pub(super) median: f64,
+    /// One in ten lies below.
+    pub(super) low: f64,
+    /// One in ten lies above.
+    pub(super) high: f64,
+}
+
+impl Spread {
+    /// Of at least one value.
+    pub(super) fn of(values: impl IntoIterator<Item = f64>) -> Option<Spread> {
+        let mut values: Vec<f64> = values.into_iter().collect();
+        values.sort_by(f64::total_cmp);
+        let last = values.len().checked_sub(1)?;
+        let at = |tenths: usize| values.get((last * tenths + 5) / 10).copied();
+        Some(Spread { median: at(5)?, low: at(1)?, high: at(9)? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_middle_and_the_edges() {
+        assert_eq!(Spread::of([]), None);
+        assert_eq!(Spread::of([7.0]), Some(Spread { median: 7.0, low: 7.0, high: 7.0 }));
+        let eleven = (0..=10u8).rev().map(f64::from);
+        assert_eq!(Spread::of(eleven), Some(Spread { median: 5.0, low: 1.0, high: 9.0 }));
+    }
+}
