@@ -81,7 +81,7 @@ impl AddressSpace {
         (*end >= first).then_some(*handle)
     }
 
-    fn insert(&mut self, first: u64, last: u64, handle: u64) -> Result<(), Errno> {
+    pub(crate) fn insert(&mut self, first: u64, last: u64, handle: u64) -> Result<(), Errno> {
         if !first.is_multiple_of(PAGE) || last < first || self.overlapping(first, last).is_some() {
             return Err(Errno::INVAL);
         }
@@ -89,7 +89,7 @@ impl AddressSpace {
         Ok(())
     }
 
-    fn remove(&mut self, first: u64) {
+    pub(crate) fn remove(&mut self, first: u64) {
         self.0.remove(&first);
     }
 }

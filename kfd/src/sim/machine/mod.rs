@@ -43,6 +43,8 @@ mod svm;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod twin;
 
 pub use event::Wait;
 pub use fault::{Faults, errno_from_name, errno_name, short_name};

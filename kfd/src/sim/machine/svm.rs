@@ -24,16 +24,16 @@ const ADDRESS_IN_USE: Errno = Errno(libc::EADDRINUSE);
 /// What is known of one range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Attributes {
-    preferred: u32,
+    pub(crate) preferred: u32,
     prefetch: u32,
-    access: u64,
+    pub(crate) access: u64,
     in_place: u64,
     flags: u32,
     granularity: u32,
 }
 
 impl Attributes {
-    fn new(access: u64) -> Attributes {
+    pub(crate) fn new(access: u64) -> Attributes {
         Attributes {
             preferred: KFD_IOCTL_SVM_LOCATION_UNDEFINED,
             prefetch: KFD_IOCTL_SVM_LOCATION_UNDEFINED,
@@ -64,7 +64,7 @@ pub(crate) struct Ranges(BTreeMap<u64, (u64, Attributes)>);
 
 impl Ranges {
     /// The ranges that have an address in `start..end`.
-    fn over(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, u64, Attributes)> + '_ {
+    pub(crate) fn over(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, u64, Attributes)> + '_ {
         let first = self.0.range(..=start).next_back().map_or(start, |(first, _)| *first);
         self.0.range(first..end).map(|(start, (end, it))| (*start, *end, *it)).filter(move |(_, last, _)| *last > start)
     }
@@ -79,14 +79,14 @@ impl Ranges {
         }
     }
 
-    fn remove(&mut self, start: u64, end: u64) {
+    pub(crate) fn remove(&mut self, start: u64, end: u64) {
         self.split(start);
         self.split(end);
         self.0.retain(|at, _| *at < start || *at >= end);
     }
 
     /// Applies `change` to every page of `start..end`, known or new, then merges what became equal.
-    fn change(&mut self, start: u64, end: u64, fresh: Attributes, change: impl Fn(&mut Attributes)) {
+    pub(crate) fn change(&mut self, start: u64, end: u64, fresh: Attributes, change: impl Fn(&mut Attributes)) {
         self.split(start);
         self.split(end);
         let mut at = start;
