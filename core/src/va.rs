@@ -262,6 +262,7 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
         #[test]
         fn agrees_with_a_page_map(
             guard in 0usize..3,

@@ -194,7 +194,10 @@ fn records(manager: &TestManager) -> Vec<(Aperture, Record)> {
 /// Everything there is, in words: equal before a verb and after it failed. Buffer objects go by what they are, not by
 /// name, since an undo may have had to make one again.
 fn state(manager: &TestManager) -> String {
-    let mut words = format!("{:?} {:?}\n", manager.writer.layout(), manager.driver.kernel.policies);
+    let layout = manager.writer.layout();
+    let kernel = &manager.driver.kernel;
+    let mut words = format!("{:?} {:?} {:?} {}\n", layout.svm, layout.svm_alt, layout.mem_handle, layout.node_count);
+    words += &format!("{:?} {:?}\n", kernel.policies, kernel.scratch);
     let bos = &manager.driver.kernel.bos;
     for (aperture, record) in records(manager) {
         let entry = manager.ledger.get(record.id).unwrap();
@@ -217,7 +220,6 @@ fn state(manager: &TestManager) -> String {
     }
     let mut all: Vec<_> = bos.values().map(|bo| bo.describe()).collect();
     all.sort();
-    let kernel = &manager.driver.kernel;
     let mut shown = kernel.shown.clone();
     for (_, what) in shown.values_mut() {
         // The offset goes with the name.
@@ -239,6 +241,16 @@ fn state(manager: &TestManager) -> String {
         words += &format!("{areas:?} {scratch:?} {:?}\n", gpu.mmio);
     }
     words
+}
+
+/// Two states are equal; if not, only the lines that differ are worth reading.
+#[track_caller]
+fn assert_same(before: &str, after: &str, what: &str) {
+    if before != after {
+        let lost: Vec<&str> = before.lines().filter(|line| !after.contains(line)).collect();
+        let new: Vec<&str> = after.lines().filter(|line| !before.contains(line)).collect();
+        panic!("{what}\nbefore: {lost:#?}\nafter: {new:#?}");
+    }
 }
 
 /// What must hold at any time: every buffer object is somebody's, every record says what the kernel has, every reserved
@@ -298,7 +310,11 @@ fn fails_cleanly(prepare: impl Fn() -> TestManager, verb: impl Fn(&mut TestManag
             check(&manager);
             if !succeeded {
                 assert!(reached, "it failed by itself");
-                assert_eq!(before, state(&manager), "step {k}, {done} GPUs done: {:#?}", manager.driver.log);
+                assert_same(
+                    &before,
+                    &state(&manager),
+                    &format!("step {k}, {done} GPUs done: {:#?}", manager.driver.log),
+                );
             }
             failed |= reached;
         }

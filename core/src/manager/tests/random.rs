@@ -134,14 +134,18 @@ fn play(bench: &Bench, svm_error: bool, script: &[(Verb, Option<(usize, usize)>)
     m.driver.ipc_offset = 0x9000;
     for (verb, failure) in script {
         let before = state(&m);
-        let once = failure.filter(|_| !matches!(verb, Verb::Reopen));
+        // One failure at a time: a map that the kernel refuses by itself (a CPU in the list) gets no second one.
+        let refused = matches!(verb, Verb::Map(..) | Verb::MapNodes(..))
+            && !bench.apu
+            && records(&m).iter().any(|(_, record)| record.registered.ids().contains(&0));
+        let once = failure.filter(|_| !refused && !matches!(verb, Verb::Reopen));
         m.driver.arm(once.map_or(Fail::Never, |(k, done)| Fail::At(k, done)));
         let succeeded = run(&mut m, bench, *verb);
         m.driver.arm(Fail::Never);
         check(&m);
         m.driver.log.clear();
         if !succeeded {
-            assert_eq!(before, state(&m), "{verb:?}");
+            assert_same(&before, &state(&m), &std::format!("{verb:?}"));
         }
     }
     m.tear_down();
@@ -149,7 +153,7 @@ fn play(bench: &Bench, svm_error: bool, script: &[(Verb, Option<(usize, usize)>)
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 192, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 192, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn the_books_always_agree_with_the_kernel(
         which in 0usize..5,
