@@ -19,18 +19,22 @@ impl Snapshot {
     /// The object that holds `address`.
     #[inline]
     pub(crate) fn object_at(&self, address: usize) -> Option<&Record> {
-        let route = self.layout().route(address);
-        if route.userptr
-            && let Some(registered) = self.userptrs().stab(address)
-        {
-            return Some(registered);
+        let layout = self.layout();
+        if layout.gpuvm_count == 0 && layout.svm.contains(address) {
+            // What nearly every question is about, without the detour over a `Route`.
+            let registered = if layout.mmap { self.userptrs().stab(address) } else { None };
+            return registered.or_else(|| self.inside(Aperture::Svm, address)).or_else(|| self.in_cpuvm(address));
         }
-        if let Some(aperture) = route.address
-            && let Some(object) = self.inside(aperture, address)
-        {
-            return Some(object);
-        }
-        if route.cpuvm { self.inside(Aperture::Cpuvm, address) } else { None }
+        let route = layout.route(address);
+        let registered = if route.userptr { self.userptrs().stab(address) } else { None };
+        let object = registered.or_else(|| self.inside(route.address?, address));
+        object.or_else(|| self.in_cpuvm(address))
+    }
+
+    /// On a machine without a dGPU: the library's own host memory that holds `address`.
+    #[inline]
+    pub(crate) fn in_cpuvm(&self, address: usize) -> Option<&Record> {
+        if self.layout().dgpu { None } else { self.inside(Aperture::Cpuvm, address) }
     }
 
     /// The object of one address index that holds `address`.

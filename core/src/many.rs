@@ -78,11 +78,6 @@ impl Snapshot {
         (address - below.start < below.extent(self.layout().page)).then_some(below)
     }
 
-    #[inline]
-    fn in_cpuvm(&self, address: usize) -> Option<&Record> {
-        if self.layout().dgpu { None } else { self.inside(Aperture::Cpuvm, address) }
-    }
-
     /// Every object of this instant, aperture by aperture, by address. O(log n) per step.
     pub fn iter(&self) -> impl Iterator<Item = PointerInfo<'_>> + '_ {
         let fixed = [Aperture::Svm, Aperture::SvmAlt, Aperture::MemHandle, Aperture::Cpuvm];

@@ -87,9 +87,11 @@ impl Context {
     }
 
     /// The way of a thread that found all slots taken: the writer's lock keeps the newest version where it is. Blocking.
+    /// `extern "C"`, which promises not to unwind: so the query itself needs no landing pad.
     #[cold]
     #[inline(never)]
-    fn query_locked<T>(self, address: usize, answer: impl FnOnce(PointerInfo<'_>) -> T) -> Result<T> {
+    #[expect(improper_ctypes_definitions, reason = "called from Rust only")]
+    extern "C" fn query_locked<T>(self, address: usize, answer: impl FnOnce(PointerInfo<'_>) -> T) -> Result<T> {
         self.manage(|manager| Ok(answer(manager.writer().snapshot().query_pointer(address))))
     }
 

@@ -91,10 +91,11 @@ pub(crate) fn enter() -> Option<Inside<'static>> {
     Some(unsafe { SHARED.slots.enter_slot(slot) })
 }
 
-/// A thread's first entry, or its first after a fork.
+/// A thread's first entry, or its first after a fork. `extern "C"`, which promises not to unwind: so a query needs no
+/// landing pad.
 #[cold]
 #[inline(never)]
-fn claim(me: usize) -> Option<&'static Slot> {
+extern "C" fn claim(me: usize) -> Option<&'static Slot> {
     let slot = SHARED.slots.claim(me)?;
     MINE.with(|mine| mine.set(slot));
     if let Some(key) = exit_key() {

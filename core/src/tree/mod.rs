@@ -88,6 +88,13 @@ impl<O: Order> Root<O> {
     }
 }
 
+/// The position before a rank of at least 1.
+#[inline(always)]
+pub(crate) fn below(rank: usize) -> usize {
+    // The mask changes no right position; it tells the compiler that the index is within bounds.
+    rank.wrapping_sub(1) & (search::FANOUT - 1)
+}
+
 /// A tree of a version that is being kept alive for `'s`.
 #[derive(Debug)]
 pub(crate) struct View<'s, O> {
@@ -136,12 +143,23 @@ impl<'s, O: Order> View<'s, O> {
     pub(crate) fn floor(self, address: usize) -> Option<&'s Record> {
         let address = address.min(LAST_KEY);
         let (mut node, height) = self.top()?;
+        if address < self.least(node) {
+            return None;
+        }
+        // From here on every rank is at least 1: a child's first key is exactly its key in the branch above.
         for _ in 0..height {
             let branch = self.branch(node);
-            node = *branch.children.get(rank_le(&branch.keys, address).checked_sub(1)?)?;
+            node = branch.children[below(rank_le(&branch.keys, address))];
         }
         let leaf = self.leaf(node);
-        leaf.records.get(rank_le(&leaf.keys, address).checked_sub(1)?)
+        Some(&leaf.records[below(rank_le(&leaf.keys, address))])
+    }
+
+    /// The first key of a node of any kind.
+    #[inline(always)]
+    fn least(self, node: NodePtr) -> usize {
+        // SAFETY: leaves and branches are `repr(C)` and both begin with their keys; the node is alive (`new`'s contract).
+        unsafe { node.raw().cast::<usize>().read() }
     }
 
     /// The first record whose key address is at least `address`. Wait-free: two nodes per level.
@@ -163,6 +181,7 @@ impl<'s, O: Order> View<'s, O> {
     }
 
     /// The first record below a node.
+    #[inline]
     pub(crate) fn first(self, mut node: NodePtr, height: usize) -> Option<&'s Record> {
         for _ in 0..height {
             node = *self.branch(node).children.first()?;

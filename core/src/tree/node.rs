@@ -21,6 +21,7 @@ pub(crate) struct Key {
 }
 
 /// Records, sorted by key.
+/// The keys come first in both kinds of node: [`super::View`] reads a top node's first key before it knows which it is.
 #[derive(Clone, Copy)]
 #[repr(C)]
 #[cfg_attr(target_pointer_width = "64", repr(align(64)))]
@@ -41,6 +42,8 @@ pub(crate) struct Branch {
     pub(crate) sizes: [usize; FANOUT],
     pub(crate) ends: [usize; FANOUT],
 }
+
+const _: () = assert!(core::mem::offset_of!(Leaf, keys) == 0 && core::mem::offset_of!(Branch, keys) == 0);
 
 /// A leaf or a branch; the height above it tells which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,11 +96,13 @@ const NO_RECORD: Record = Record {
 impl Leaf {
     pub(crate) const EMPTY: Leaf = Leaf { keys: [UNUSED; FANOUT], records: [NO_RECORD; FANOUT] };
 
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         count(&self.keys)
     }
 
     /// The records in use.
+    #[inline]
     pub(crate) fn used(&self) -> &[Record] {
         self.records.get(..self.len()).unwrap_or(&[])
     }
@@ -124,6 +129,7 @@ impl Branch {
     pub(crate) const EMPTY: Branch =
         Branch { keys: [UNUSED; FANOUT], children: [NodePtr::DANGLING; FANOUT], sizes: [0; FANOUT], ends: [0; FANOUT] };
 
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         count(&self.keys)
     }
