@@ -11,24 +11,32 @@
 //! [`Context::acquire_system_properties`] first, and say what C says without it.
 //!
 //! # Example
-//! ```no_run
-//! use hsakmt::context::Context;
+//! On a simulated machine; [`Context::open`] is the same on the real one.
+//! ```
+//! use hsakmt::Context;
+//! use hsakmt_core::error::Error;
 //! use hsakmt_core::flags::MemFlags;
 //! use hsakmt_core::node::NodeId;
+//! use hsakmt_kfd::sim::embedded::EmbeddedMachine;
 //!
 //! let context = Context::primary();
-//! context.open()?;
-//! let topology = context.acquire_system_properties()?;
-//! let gpu = topology.nodes.iter().position(|node| node.gpu_id != 0).expect("a GPU");
-//! let vram = MemFlags::NON_PAGED | MemFlags::HOST_ACCESS;
-//! let buffer = context.allocate(NodeId(gpu as u32), 1 << 20, vram)?;
-//! context.map(buffer, 1 << 20)?;
-//! let size = context.query_pointer(buffer + 0x234, |info| info.size)?;
-//! assert_eq!(size, 1 << 20);
+//! let machine = EmbeddedMachine::preset("gfx90a").expect("a preset");
+//! context.open_with(|| Ok(Box::new(machine.open().map_err(|_| Error::NotOpened)?)))?;
+//! context.acquire_system_properties()?;
+//!
+//! let gpu = NodeId(1);
+//! let buffer = context.allocate(gpu, 1 << 20, MemFlags::NON_PAGED | MemFlags::HOST_ACCESS)?;
+//! context.map_nodes(buffer, 1 << 20, &[gpu])?;
+//! context.set_user_data(buffer, 7)?;
+//! context.query_pointer(buffer + 0x234, |info| {
+//!     assert_eq!((info.node, info.gpu_address, info.size), (gpu, buffer as u64, 1 << 20));
+//!     assert_eq!((info.mapped.ids(), info.user_data), (&[1][..], 7));
+//! })?;
+//! assert_eq!(context.free(buffer), Err(Error::Failed), "still mapped");
 //! context.unmap(buffer)?;
 //! context.free(buffer)?;
 //! context.close()?;
-//! # Ok::<(), hsakmt_core::error::Error>(())
+//! # Ok::<(), Error>(())
 //! ```
 
 #[cfg(doc)]

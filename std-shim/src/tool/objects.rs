@@ -52,7 +52,7 @@ impl Objects {
         let host = vec![1; (HOST_PAGES + 1) * PAGE];
         let mut objects = Objects { context: channel.context, list: Vec::new(), left_out: Vec::new(), freed: 0, host };
         objects.device_memory(channel, gpu)?;
-        objects.host_memory(gpu)?;
+        objects.host_memory(channel, gpu)?;
         objects.host_ranges(&gpus)?;
         Ok(objects)
     }
@@ -82,10 +82,11 @@ impl Objects {
         self.context.free(self.freed).map_err(|error| Failure::call("hsaKmtFreeMemory of VRAM", error))
     }
 
-    fn host_memory(&mut self, gpu: NodeId) -> Result<(), Failure> {
+    fn host_memory(&mut self, channel: &Channel, gpu: NodeId) -> Result<(), Failure> {
         let cpu = NodeId(0);
-        // An APU's node is a GPU too: there only the flag says that host memory is meant.
-        let gtt = MemFlags::NON_PAGED | MemFlags::HOST_ACCESS | MemFlags::GTT_ACCESS;
+        let mut gtt = MemFlags::NON_PAGED | MemFlags::HOST_ACCESS;
+        // An APU's node is a GPU too: there only this flag says that host memory is meant.
+        gtt.set(MemFlags::GTT_ACCESS, channel.topology.node(cpu).is_some_and(|node| node.gpu_id != 0));
         self.allocate("GTT", cpu, 8 * PAGE, gtt)?;
         self.allocate("paged", cpu, 8 * PAGE, MemFlags::HOST_ACCESS)?;
         let ring = gtt | MemFlags::EXECUTE_ACCESS | MemFlags::AQL_QUEUE_MEMORY;
