@@ -9,6 +9,9 @@
 //! gives the GPU's translation cache the same large fragments: the start is the first aligned address, plus the
 //! alignment, minus what the size has over a multiple of it. An area therefore starts one whole alignment after the
 //! previous one's guard even when the size is a multiple. A fixed address needs its whole area, guard included, free.
+//!
+//! First fit looks at every gap from the front. A program that makes many buffers alike would look at the same full
+//! front again and again, so the last search is remembered ([`Searched`]): where it ended, the next one like it begins.
 
 use alloc::vec::Vec;
 
@@ -30,6 +33,16 @@ pub(crate) struct Area {
     pub(crate) last: usize,
 }
 
+/// What a search has found out: no gap in front of the area at `index` holds a request placed like this that is at
+/// least as large. Cutting a gap keeps that true, since a later start ends later; joining two makes it unknown again.
+#[derive(Clone, Copy, Debug)]
+struct Searched {
+    align: usize,
+    shift: usize,
+    total: usize,
+    index: usize,
+}
+
 /// A range of addresses and the areas owned in it.
 #[derive(Debug)]
 pub(crate) struct VaSpace {
@@ -39,6 +52,12 @@ pub(crate) struct VaSpace {
     guard: usize,
     /// Sorted by start, disjoint.
     areas: Vec<Area>,
+    searched: Searched,
+}
+
+impl Searched {
+    /// Nothing is known.
+    const NOTHING: Searched = Searched { align: 0, shift: 0, total: 0, index: 0 };
 }
 
 /// `alignment` doubled while it stays below `cap` and `size` is at least twice as large.
@@ -56,13 +75,20 @@ pub(crate) fn grown(alignment: usize, size: usize, cap: usize) -> usize {
 impl VaSpace {
     /// A space that holds nothing and gives nothing.
     pub(crate) const fn empty() -> VaSpace {
-        VaSpace { bounds: Bounds::EMPTY, page: PageSize::FOUR_KIB, align: 4096, guard: 0, areas: Vec::new() }
+        VaSpace {
+            bounds: Bounds::EMPTY,
+            page: PageSize::FOUR_KIB,
+            align: 4096,
+            guard: 0,
+            areas: Vec::new(),
+            searched: Searched::NOTHING,
+        }
     }
 
     /// All of `bounds`, free. `align` (a power of two, at least a page) is the least alignment, `guard` the bytes kept
     /// behind each area.
     pub(crate) const fn new(bounds: Bounds, align: usize, guard: usize, page: PageSize) -> VaSpace {
-        VaSpace { bounds, page, align, guard, areas: Vec::new() }
+        VaSpace { bounds, page, align, guard, areas: Vec::new(), searched: Searched::NOTHING }
     }
 
     /// The range.
@@ -83,6 +109,7 @@ impl VaSpace {
         if let Some(area) = self.areas.iter_mut().find(|area| area.start == first) {
             area.start = self.bounds.base;
         }
+        self.searched = Searched::NOTHING;
         Ok(())
     }
 
@@ -99,6 +126,9 @@ impl VaSpace {
         };
         let last = start.checked_add(total - 1).ok_or(NoRoom)?;
         self.areas.insert(index, Area { start, last });
+        if index < self.searched.index {
+            self.searched.index += 1;
+        }
         Ok(start)
     }
 
@@ -106,6 +136,7 @@ impl VaSpace {
     pub(crate) fn release(&mut self, start: usize) {
         if let Ok(index) = self.areas.binary_search_by_key(&start, |area| area.start) {
             self.areas.remove(index);
+            self.searched.index = self.searched.index.min(index);
         }
     }
 
@@ -122,7 +153,7 @@ impl VaSpace {
     }
 
     /// The first gap that holds `total` bytes placed by the rule, and its position.
-    fn first_fit(&self, size: usize, total: usize, alignment: usize) -> Result<(usize, usize), NoRoom> {
+    fn first_fit(&mut self, size: usize, total: usize, alignment: usize) -> Result<(usize, usize), NoRoom> {
         let asked = if alignment == 0 { self.align } else { alignment };
         let align = grown(asked.max(self.align), size, HUGE_PAGE);
         let shift = if asked <= self.page.bytes() { align - (size & (align - 1)) } else { 0 };
@@ -130,16 +161,26 @@ impl VaSpace {
             let aligned = from.checked_add(align - 1)? & !(align - 1);
             aligned.checked_add(shift)
         };
-        let mut from = self.bounds.base;
-        for (index, area) in self.areas.iter().enumerate() {
+        let known = &self.searched;
+        let alike = known.align == align && known.shift == shift && known.total <= total;
+        let first = if alike { known.index } else { 0 };
+        let before = first.checked_sub(1).and_then(|index| self.areas.get(index));
+        let mut from = before.map_or(Some(self.bounds.base), |area| area.last.checked_add(1)).ok_or(NoRoom)?;
+        let mut found = None;
+        for (index, area) in self.areas.iter().enumerate().skip(first) {
             let start = place(from).ok_or(NoRoom)?;
             if area.start > start && area.start - start >= total {
-                return Ok((index, start));
+                found = Some((index, start));
+                break;
             }
             from = area.last.checked_add(1).ok_or(NoRoom)?;
         }
-        let start = place(from).ok_or(NoRoom)?;
-        if self.bounds.contains_range(start, total) { Ok((self.areas.len(), start)) } else { Err(NoRoom) }
+        let (index, start) = match found {
+            Some(found) => found,
+            None => (self.areas.len(), place(from).ok_or(NoRoom)?),
+        };
+        self.searched = Searched { align, shift, total, index };
+        if found.is_none() && !self.bounds.contains_range(start, total) { Err(NoRoom) } else { Ok((index, start)) }
     }
 }
 
@@ -173,7 +214,7 @@ mod tests {
         assert_eq!((big + (4 << 20)) % HUGE_PAGE, 0);
         let asked = va.allocate(P, 1 << 24, None).unwrap();
         assert_eq!(asked % (1 << 24), 0, "an alignment above a page aligns the start");
-        assert_eq!(grown(P, 3 * P, HUGE_PAGE), P);
+        assert_eq!(grown(P, 3 * P, HUGE_PAGE), 2 * P);
         assert_eq!(grown(P, 4 * P, HUGE_PAGE), 4 * P);
         assert_eq!(grown(1 << 30, 8 << 30, HUGE_PAGE), 1 << 30);
     }

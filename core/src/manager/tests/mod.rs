@@ -11,6 +11,7 @@ mod map;
 mod random;
 mod readers;
 mod register;
+mod scarce;
 mod svm;
 
 use std::boxed::Box;
@@ -19,6 +20,7 @@ use std::string::String;
 use std::vec::Vec;
 
 use fake::{Fail, Fake};
+use scarce::Scarce;
 
 use super::machine::SvmSpace;
 use super::{Gfx, Manager, NodeFacts, Opened, Options};
@@ -30,7 +32,6 @@ use crate::error::Result;
 use crate::flags::MemFlags;
 use crate::info::PointerType;
 use crate::node::{GpuId, NodeId};
-use crate::pool::Heap;
 use crate::record::Record;
 use crate::registry::Registry;
 
@@ -43,7 +44,7 @@ const G2: NodeId = NodeId(2);
 const CPU: NodeId = NodeId(0);
 const VRAM: MemFlags = MemFlags::NON_PAGED;
 
-type TestManager = Manager<'static, Fake, Crossbeam, Heap>;
+type TestManager = Manager<'static, Fake, Crossbeam, Scarce>;
 
 /// A machine to test on.
 #[derive(Clone)]
@@ -105,7 +106,7 @@ impl Bench {
     /// Opened, not yet set up.
     fn open(&self) -> TestManager {
         let registry = Box::leak(Box::new(Registry::new()));
-        let writer = registry.writer(PageSize::FOUR_KIB, Heap).unwrap();
+        let writer = registry.writer(PageSize::FOUR_KIB, Scarce).unwrap();
         Manager::new(Fake::new(self.apertures()), writer, self.opened)
     }
 
