@@ -44,7 +44,9 @@ pub struct Tree {
 impl Tree {
     /// Writes the files of `machine`.
     pub fn create(machine: &Machine) -> io::Result<Tree> {
-        let root = tempfile::Builder::new().prefix("kfd-sim-").tempdir()?;
+        // Where there is no room for temporary files there is still memory.
+        let name = || tempfile::Builder::new().prefix("kfd-sim-").to_owned();
+        let root = name().tempdir().or_else(|_| name().tempdir_in("/dev/shm"))?;
         let tree = Tree { root, gpus: machine.gpus.len() };
         tree.write_topology(machine)?;
         for index in 0..machine.gpus.len() {

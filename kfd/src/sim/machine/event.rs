@@ -77,13 +77,15 @@ impl World {
         Ok(())
     }
 
-    pub(crate) fn destroy_event(&self, p: &mut Process, args: &mut DestroyEventArgs) -> Result<(), Errno> {
+    pub(crate) fn destroy_event(&mut self, p: &mut Process, args: &mut DestroyEventArgs) -> Result<(), Errno> {
+        self.event_changes += 1;
         p.events.list.remove(&args.event_id).map(drop).ok_or(Errno::INVAL)
     }
 
-    pub(crate) fn set_event(&self, p: &mut Process, args: &mut SetEventArgs) -> Result<(), Errno> {
+    pub(crate) fn set_event(&mut self, p: &mut Process, args: &mut SetEventArgs) -> Result<(), Errno> {
         let event = p.events.list.get_mut(&args.event_id).filter(|event| event.signal).ok_or(Errno::INVAL)?;
         event.set = true;
+        self.event_changes += 1;
         event.age += 1;
         Ok(())
     }

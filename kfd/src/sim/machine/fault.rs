@@ -1,7 +1,8 @@
 //! Faults on purpose: [`Faults`], which says of the k-th call of a verb that it fails, and how.
 //!
 //! `verb:k=ERRNO` (k from 1, `*` for every call) and `map:k:n_success=M`: the k-th map (or unmap) does M GPUs and then
-//! fails with ENOMEM. Verbs are the short names of the ioctls, `open` and `mmap`.
+//! fails with ENOMEM. Verbs are the short names of the ioctls, `open` (of a simulated device) and `mmap` (of anything, from
+//! the moment a process has opened `/dev/kfd`).
 
 use std::collections::HashMap;
 

@@ -132,6 +132,8 @@ pub struct World {
     pub(crate) started: Instant,
     /// Faults to inject.
     pub faults: Faults,
+    /// How often some event was set or ended: a sleeping wait need not be looked at again before it changes.
+    pub event_changes: u64,
     /// Whether to keep a trace of every ioctl.
     pub tracing: bool,
     /// The last ioctl, if traced.
@@ -160,6 +162,7 @@ impl World {
             random,
             started: Instant::now(),
             faults,
+            event_changes: 0,
             tracing: false,
             trace: None,
             lists: Vec::new(),

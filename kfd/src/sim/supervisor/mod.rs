@@ -116,6 +116,8 @@ struct Supervisor {
     cards: Vec<OwnedFd>,
     gems: Gems,
     sleepers: Vec<Sleeper>,
+    /// [`World::event_changes`] when the sleepers were last looked at.
+    events_seen: u64,
     journal: Option<Journal>,
 }
 
@@ -148,6 +150,7 @@ pub fn run(command: Command, config: Config) -> Result<ExitStatus, Error> {
         cards,
         gems: Gems::default(),
         sleepers: Vec::new(),
+        events_seen: 0,
         journal,
     };
     supervisor.serve(child).map_err(system("supervising"))
@@ -221,6 +224,8 @@ impl Supervisor {
             open.process != process
         });
         self.gems.close(process, &mut self.world);
+        // Its waits ended with it, but for those that a thread's exec cut short.
+        self.sleepers.retain(|sleeper| self.listener.is_valid(sleeper.call.id));
         self.drop_pages();
     }
 
@@ -312,8 +317,13 @@ impl Supervisor {
         self.listener.answer(call.id, result.map(|()| 0));
     }
 
-    /// Asks again for every sleeping wait.
+    /// Asks again for every sleeping wait, if one of them could be over.
     fn wake_sleepers(&mut self) {
+        let due = |sleeper: &Sleeper| sleeper.wait.deadline.is_some_and(|deadline| deadline <= Instant::now());
+        if self.events_seen == self.world.event_changes && !self.sleepers.iter().any(due) {
+            return;
+        }
+        self.events_seen = self.world.event_changes;
         let nonce = self.world.nonce();
         for sleeper in std::mem::take(&mut self.sleepers) {
             let Ok(task) = self.tasks.get(sleeper.call.tid) else { continue };
