@@ -1,4 +1,4 @@
-//! What C passes, as types: [`Address`], [`Out`], [`InOut`], [`List`].
+//! What C passes, as types: [`Address`], [`In`], [`Out`], [`InOut`].
 //!
 //! Each has the shape of the C argument (one pointer), so an entry declares it in the argument's place. A null pointer
 //! is an error before anything else is. C promises no alignment and no initialisation: reads and writes are whole and
@@ -6,8 +6,6 @@
 //!
 //! The one promise that cannot be checked, and that every C caller makes by calling: a pointer that is not null leads
 //! to memory of the type that the header says, which nobody else uses during the call.
-
-use core::marker::PhantomData;
 
 use hsakmt_core::error::Error;
 use hsakmt_core::node::NodeId;
@@ -67,43 +65,59 @@ impl<T: Copy> InOut<T> {
         (!self.0.is_null()).then(|| unsafe { self.0.read_unaligned() })
     }
 
+    /// The same place, to be read as an array.
+    pub(super) fn input(&self) -> In<T> {
+        In(self.0)
+    }
+
     /// The same place, to be written.
     pub(super) fn out(self) -> Out<T> {
         Out(self.0)
     }
 }
 
-/// The first element of an array whose length is another argument.
+/// What is only read: one value, or the first of an array whose length is another argument.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
-pub(super) struct List<'a, T> {
-    first: *const T,
-    call: PhantomData<&'a T>,
-}
+pub(super) struct In<T>(*const T);
 
-impl<T: Copy> List<'_, T> {
-    fn at(&self, index: usize) -> T {
-        // SAFETY: callers have checked that `first` is not null; by the caller's promise the array goes on to `index`.
-        unsafe { self.first.wrapping_add(index).read_unaligned() }
+impl<T: Copy> In<T> {
+    /// Whether the caller gave none.
+    pub(super) fn is_missing(self) -> bool {
+        self.0.is_null()
+    }
+
+    /// What stands there; INVALID_PARAMETER for a null pointer.
+    pub(super) fn required(self) -> Result<T, Error> {
+        if self.is_missing() { Err(Error::InvalidParameter) } else { Ok(self.at(0)) }
+    }
+
+    /// The whole array, or nothing for a missing one. Copied before any lock is taken.
+    pub(super) fn copy(self, count: usize) -> Result<Vec<T>, Error> {
+        let count = if self.is_missing() { 0 } else { count };
+        let mut list = Vec::new();
+        list.try_reserve_exact(count).map_err(|_| Error::NoMemory)?;
+        list.extend((0..count).map(|index| self.at(index)));
+        Ok(list)
+    }
+
+    fn at(self, index: usize) -> T {
+        // SAFETY: callers have checked that the pointer is not null; by the caller's promise the array goes on to
+        // `index`. It need not be aligned, and wrapping asks nothing of the arithmetic.
+        unsafe { self.0.wrapping_add(index).read_unaligned() }
     }
 }
 
 /// More nodes than any machine has: a longer list is a mistake, and not worth reading on.
 const MOST_NODES: u64 = 4096;
 
-impl List<'_, u32> {
-    /// The nodes listed; none for a missing list. Copied before any lock is taken.
-    pub(super) fn nodes(&self, count: u64) -> Result<Vec<NodeId>, Error> {
-        if self.first.is_null() || count == 0 {
-            return Ok(Vec::new());
-        }
-        if count > MOST_NODES {
+impl In<u32> {
+    /// The nodes listed; none for a missing list.
+    pub(super) fn nodes(self, count: u64) -> Result<Vec<NodeId>, Error> {
+        if !self.is_missing() && count > MOST_NODES {
             return Err(Error::NoMemory);
         }
-        let mut list = Vec::new();
-        list.try_reserve_exact(count as usize).map_err(|_| Error::NoMemory)?;
-        list.extend((0..count as usize).map(|index| NodeId(self.at(index))));
-        Ok(list)
+        Ok(self.copy(count as usize)?.into_iter().map(NodeId).collect())
     }
 }
 
@@ -111,18 +125,17 @@ impl List<'_, u32> {
 mod tests {
     use super::*;
 
-    fn list(ids: &[u32]) -> List<'_, u32> {
-        List { first: ids.as_ptr(), call: PhantomData }
-    }
-
     #[test]
     fn node_lists_are_copied() {
         let ids = [1, 2, 9, 1];
-        assert_eq!(list(&ids).nodes(3), Ok(vec![NodeId(1), NodeId(2), NodeId(9)]));
-        assert_eq!(list(&ids).nodes(0), Ok(vec![]));
-        assert_eq!(list(&ids).nodes(u64::MAX), Err(Error::NoMemory));
-        let missing = List { first: core::ptr::null(), call: PhantomData };
+        let list = In(ids.as_ptr());
+        assert_eq!(list.nodes(3), Ok(vec![NodeId(1), NodeId(2), NodeId(9)]));
+        assert_eq!(list.nodes(0), Ok(vec![]));
+        assert_eq!(list.nodes(u64::MAX), Err(Error::NoMemory));
+        assert_eq!(list.required(), Ok(1));
+        let missing = In::<u32>(core::ptr::null());
         assert_eq!(missing.nodes(u64::MAX), Ok(vec![]));
+        assert_eq!(missing.required(), Err(Error::InvalidParameter));
     }
 
     #[test]

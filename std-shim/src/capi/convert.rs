@@ -6,6 +6,7 @@ use core::ffi::c_void;
 use core::ptr::with_exposed_provenance_mut as pointer;
 
 use hsakmt_core::info::PointerInfo;
+use hsakmt_core::manager::Graphics;
 use hsakmt_kfd::topology::{Cache, IoLink, MemoryBank, Node, Topology};
 
 use crate::ctypes::*;
@@ -138,6 +139,16 @@ pub(super) fn link(link: &IoLink) -> HsaIoLinkProperties {
         #[cfg(not(feature = "abi-5-2-3"))]
         RecSdmaEngIdMask: link.rec_sdma_eng_id_mask,
         Flags: link.flags,
+    }
+}
+
+pub(super) fn graphics(graphics: &Graphics) -> HsaGraphicsResourceInfo {
+    HsaGraphicsResourceInfo {
+        MemoryAddress: pointer(graphics.address),
+        SizeInBytes: graphics.size as u64,
+        Metadata: graphics.metadata.cast(),
+        MetadataSizeInBytes: graphics.metadata_size,
+        NodeId: graphics.node.0,
     }
 }
 

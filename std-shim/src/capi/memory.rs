@@ -8,7 +8,7 @@ use hsakmt_core::error::Result;
 use hsakmt_core::flags::MemFlags;
 use hsakmt_core::node::NodeId;
 
-use super::argument::{Address, InOut, List, Out};
+use super::argument::{Address, In, InOut, Out};
 use super::{entry, opened};
 use crate::context::Context;
 use crate::ctypes::*;
@@ -50,7 +50,7 @@ entry! {
         MemoryAddress: Address,
         MemorySizeInBytes: u64,
         NumberOfNodes: u64,
-        NodeArray: List<'_, u32>,
+        NodeArray: In<u32>,
     ) {
         let context = opened()?;
         let nodes = NodeArray.nodes(NumberOfNodes)?;
@@ -85,7 +85,7 @@ entry! {
         AlternateVAGPU: Out<u64>,
         _MemMapFlags: HsaMemMapFlags,
         NumberOfNodes: u64,
-        NodeArray: List<'_, u32>,
+        NodeArray: In<u32>,
     ) {
         let context = opened()?;
         let nodes = NodeArray.nodes(NumberOfNodes)?;

@@ -10,6 +10,8 @@
 //! | `topology` | what nodes there are |
 //! | `pointer` | the two calls the library exists for |
 //! | `memory` | objects: make, register, map, end |
+//! | `sharing` | memory of others: dmabufs, other processes' buffers |
+//! | `svm` | shared virtual memory, XNACK, memory left |
 //! | `unwritten` | names that exist and answer NOT_IMPLEMENTED |
 //!
 //! `argument` turns C arguments into Rust, `convert` Rust answers into C structs.
@@ -19,9 +21,13 @@ mod convert;
 mod memory;
 mod pointer;
 mod process;
+mod sharing;
+mod svm;
 mod topology;
 mod unwritten;
 
+#[cfg(feature = "abi-5-2-3")]
+pub use unwritten::OLDER;
 pub use unwritten::{RETIRED, UNWRITTEN};
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

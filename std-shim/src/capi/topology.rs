@@ -48,7 +48,7 @@ entry! {
         let context = Context::primary();
         let topology = opened_snapshot(context)?;
         let banks = context.banks(find(&topology, NodeId)?)?;
-        let zeros = std::iter::repeat(HsaMemoryProperties::zeroed()).take(MOST_BANKS);
+        let zeros = std::iter::repeat_n(HsaMemoryProperties::zeroed(), MOST_BANKS);
         let answers = banks.iter().map(|bank| convert::bank(&bank.memory, bank.base)).chain(zeros);
         place.fill(answers.take(NumBanks as usize));
         Ok(())

@@ -32,7 +32,6 @@ refusing! {
     hsaKmtGetTileConfig(NodeId: u32, config: *mut HsaGpuTileConfig);
     hsaKmtGetAMDGPUDeviceHandle(NodeId: u32, DeviceHandle: *mut HsaAMDGPUDeviceHandle);
     // memory
-    hsaKmtAvailableMemory(Node: u32, AvailableBytes: *mut u64);
     hsaKmtSetMemoryPolicy(
         Node: u32,
         DefaultPolicy: u32,
@@ -40,35 +39,6 @@ refusing! {
         MemoryAddressAlternate: *mut c_void,
         MemorySizeInBytes: u64,
     );
-    // memory of others
-    hsaKmtRegisterGraphicsHandleToNodes(
-        GraphicsResourceHandle: u64,
-        GraphicsResourceInfo: *mut HsaGraphicsResourceInfo,
-        NumberOfNodes: u64,
-        NodeArray: *mut u32,
-    );
-    hsaKmtExportDMABufHandle(MemoryAddress: *mut c_void, MemorySizeInBytes: u64, DMABufFd: *mut i32, Offset: *mut u64);
-    hsaKmtShareMemory(MemoryAddress: *mut c_void, SizeInBytes: u64, SharedMemoryHandle: *mut HsaSharedMemoryHandle);
-    hsaKmtRegisterSharedHandle(
-        SharedMemoryHandle: *const HsaSharedMemoryHandle,
-        MemoryAddress: *mut *mut c_void,
-        SizeInBytes: *mut u64,
-    );
-    hsaKmtRegisterSharedHandleToNodes(
-        SharedMemoryHandle: *const HsaSharedMemoryHandle,
-        MemoryAddress: *mut *mut c_void,
-        SizeInBytes: *mut u64,
-        NumberOfNodes: u64,
-        NodeArray: *mut u32,
-    );
-    hsaKmtUnmapGraphicHandle(NodeId: u32, FlatMemoryAddress: u64, SizeInBytes: u64);
-    // shared virtual memory
-    hsaKmtSVMSetAttr(start_addr: *mut c_void, size: u64, nattr: u32, attrs: *mut HSA_SVM_ATTRIBUTE);
-    hsaKmtSVMGetAttr(start_addr: *mut c_void, size: u64, nattr: u32, attrs: *mut HSA_SVM_ATTRIBUTE);
-    hsaKmtSetXNACKMode(enable: i32);
-    hsaKmtGetXNACKMode(enable: *mut i32);
-    hsaKmtReplaceAsanHeaderPage(addr: *mut c_void);
-    hsaKmtReturnAsanHeaderPage(addr: *mut c_void);
     // events
     hsaKmtCreateEvent(
         EventDesc: *mut HsaEventDescriptor,

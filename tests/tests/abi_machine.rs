@@ -1,0 +1,66 @@
+//! C programs on a simulated machine: what the topology calls tell, and memory of others.
+//!
+//! `topology.c` prints every field that both layouts have. It runs three times on each machine: on our library in
+//! either layout, and on Debian's own library. A field that one of ours puts elsewhere, or fills otherwise than the
+//! original, shows as a line that differs.
+
+use std::path::{Path, PathBuf};
+
+use hsakmt_tests::install::{Abi, Link, build, build_with, prefix, prefix_of, succeed};
+use hsakmt_tests::sim;
+
+const PRESETS: &[&str] = &["gfx90a", "gfx942", "gfx1100", "apu", "none"];
+
+fn source(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("abi").join(name)
+}
+
+fn on_machine(preset: &str, program: &Path) -> Vec<String> {
+    sim::lines(&sim::under(&["--preset", preset], program).output().expect("kfd-sim runs"))
+}
+
+#[test]
+fn both_layouts_and_the_original_tell_the_same_topology() {
+    const NAME: &str = "abi_machine::both_layouts_and_the_original_tell_the_same_topology";
+    if let Some(reason) = sim::unavailable() {
+        return sim::skip(NAME, &reason);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let [newer, older, original] = ["newer", "older", "original"].map(|name| folder.path().join(name));
+    let topology = source("topology.c");
+    let top = ["-Wall", "-DHSAKMT_H=\"hsakmt.h\""];
+    build_with(&prefix(), Link::Shared, &["-Wall", "-DHSAKMT_H=\"hsakmt/hsakmt.h\""], &[&topology], &newer);
+    build_with(&prefix_of(Abi::Of5_2_3), Link::Shared, &top, &[&topology], &older);
+    let has_original = sim::debian_library();
+    match &has_original {
+        Ok(()) => sim::build_on_debian(&topology, &original, &top),
+        Err(reason) => sim::skip(NAME, &format!("{reason}: only our two layouts are compared")),
+    }
+    for preset in PRESETS {
+        let told = on_machine(preset, &newer);
+        assert_eq!(told, on_machine(preset, &older), "{preset}: the layouts differ");
+        if has_original.is_ok() {
+            compare(preset, &told, &on_machine(preset, &original));
+        }
+    }
+}
+
+/// Equal but for the register files of GPUs that are younger than Debian's library.
+fn compare(preset: &str, ours: &[String], original: &[String]) {
+    assert_eq!(ours.len(), original.len(), "{preset}");
+    for (number, (ours, original)) in (1..).zip(ours.iter().zip(original)) {
+        let younger = preset != "gfx90a" && ours.starts_with("  VGPRSizePerCU=");
+        assert!(younger || ours == original, "{preset}, line {number}: {ours}, the original: {original}");
+    }
+}
+
+#[test]
+fn memory_of_others() {
+    if let Some(reason) = sim::unavailable() {
+        return sim::skip("abi_machine::memory_of_others", &reason);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("sharing");
+    build(&prefix(), Link::Shared, &[&source("sharing.c")], &program);
+    succeed(&mut sim::under(&["--svm", "off"], &program));
+}
