@@ -38,6 +38,7 @@ pub mod ctypes;
 mod environment;
 pub mod memory;
 mod memory_api;
+mod sharing_api;
 pub mod shared;
 pub mod status;
 pub mod system;
