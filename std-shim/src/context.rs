@@ -9,6 +9,7 @@
 //! it where it is, closes the descriptors it inherited, and begins anew when it opens.
 
 use std::cell::UnsafeCell;
+use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
@@ -49,8 +50,10 @@ static STATES: [StateCell; CONTEXTS] = [const { StateCell(UnsafeCell::new(MaybeU
 /// How often each context is open. Outside the wiped memory: a child still knows what its parent had.
 static OPENS: [AtomicU32; CONTEXTS] = [const { AtomicU32::new(0) }; CONTEXTS];
 
-/// Descriptors that a child inherits and must close, plus 1; 0 is none.
-static INHERITED: [AtomicI32; 256] = [const { AtomicI32::new(0) }; 256];
+/// Descriptors of one context that a child inherits and must close, plus 1; 0 is none.
+type Inherited = [AtomicI32; 132];
+
+static INHERITED: [Inherited; CONTEXTS] = [const { [const { AtomicI32::new(0) }; 132] }; CONTEXTS];
 
 /// An open (or not yet open) channel with its objects. The primary one is what the plain C calls mean.
 #[derive(Clone, Copy, Debug)]
@@ -98,6 +101,61 @@ impl Context {
     /// A reader for sessions: many questions under one guard. `None` when all slots are taken.
     pub fn reader(self) -> Option<Reader<'static, Threads>> {
         self.shelf.registry.readers().reader()
+    }
+
+    /// A new secondary context: a channel and a kernel process of its own, which shares nothing with the others but the
+    /// topology. [`Error::NotSupported`] on a kernel that knows one process per process; [`Error::NoMemory`] when there
+    /// are too many. Blocking.
+    #[doc(alias = "hsaKmtOpenSecondaryKFDCtx")]
+    pub fn open_secondary() -> Result<Context> {
+        Context::open_secondary_with(|| open_kfd().map_err(|_| Error::NotOpened))
+    }
+
+    /// The same on a channel of the caller's making.
+    pub fn open_secondary_with(channel: impl FnOnce() -> Result<Box<dyn Backend>>) -> Result<Context> {
+        let free = |shelf: &Shelf| shelf.taken.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        let mut shelves = SHARED.shelves.iter().enumerate().skip(1);
+        let (index, shelf) = shelves.find(|(_, shelf)| free(shelf)).ok_or(Error::NoMemory)?;
+        let context = Context { index, shelf };
+        let opened = context.open_with(|| {
+            let channel = channel()?;
+            channel.create_process().map_err(|_| Error::NotSupported)?;
+            Ok(channel)
+        });
+        if opened.is_err() {
+            shelf.taken.store(0, Ordering::Release);
+        }
+        opened.map(|()| context)
+    }
+
+    /// Ends a secondary context with all its objects. [`Error::InvalidParameter`] for the primary, and for one that is
+    /// not open in this process. Blocking.
+    #[doc(alias = "hsaKmtCloseSecondaryKFDCtx")]
+    pub fn close_secondary(self) -> Result<()> {
+        if self.index == 0 || self.shelf.taken.load(Ordering::Acquire) == 0 {
+            return Err(Error::InvalidParameter);
+        }
+        let closed = self.close();
+        self.shelf.taken.store(0, Ordering::Release);
+        closed
+    }
+
+    /// What C callers hold: an address that is compared, never followed.
+    pub fn as_raw(self) -> *const c_void {
+        std::ptr::from_ref(self.shelf).cast()
+    }
+
+    /// The context of such an address; `None` for any other, and for a secondary one that is not open in this process.
+    pub fn from_raw(raw: *const c_void) -> Option<Context> {
+        let offset = raw.addr().checked_sub(SHARED.shelves.as_ptr().addr())?;
+        let (index, rest) = (offset / size_of::<Shelf>(), offset % size_of::<Shelf>());
+        let shelf = SHARED.shelves.get(index).filter(|_| rest == 0)?;
+        (index == 0 || shelf.taken.load(Ordering::Acquire) == 1).then_some(Context { index, shelf })
+    }
+
+    /// Whether it is the one of the plain calls.
+    pub fn is_primary(self) -> bool {
+        self.index == 0
     }
 
     /// Whether it is open in this process. Wait-free.
@@ -157,10 +215,10 @@ impl Context {
         };
         // Nothing is shown before all of it stands.
         writer.close();
-        remember(&device.fds());
+        self.remember(&device.fds());
         let mut manager = Manager::new(device, writer, opened);
         if let Some(topology) = topology
-            && let Err(error) = system::set_up(&mut manager, &topology)
+            && let Err(error) = system::set_up(self, &mut manager, &topology)
         {
             return Err((error, Some(manager.into_parts().1)));
         }
@@ -186,7 +244,7 @@ impl Context {
             manager.tear_down();
             let (device, writer) = manager.into_parts();
             locked.state.parked = Some(writer);
-            forget();
+            self.remember(&[]);
             drop(device);
         }
         Ok(())
@@ -197,9 +255,26 @@ impl Context {
         let left = opens.checked_sub(1).ok_or(Error::NotOpened)?;
         OPENS[self.index].store(left, Ordering::Relaxed);
         if left == 0 {
-            close_all_inherited();
+            self.close_inherited_fds();
         }
         Ok(())
+    }
+
+    /// Notes the descriptors that a child must close.
+    pub(crate) fn remember(self, fds: &[i32]) {
+        let given = fds.iter().map(|fd| fd.saturating_add(1)).chain(std::iter::repeat(0));
+        INHERITED[self.index].iter().zip(given).for_each(|(slot, fd)| slot.store(fd, Ordering::Relaxed));
+    }
+
+    fn close_inherited_fds(self) {
+        for slot in &INHERITED[self.index] {
+            let fd = slot.swap(0, Ordering::Relaxed);
+            if fd > 0 {
+                // SAFETY: noted by `remember` in the parent, where the owner still has it; here, in the child, that owner
+                // is abandoned with the parent's state and will never use or close it.
+                drop(unsafe { OwnedFd::from_raw_fd(fd - 1) });
+            }
+        }
     }
 
     /// One caller at a time: runs a verb of the memory manager. Blocking: it waits for other writers, and the verb may
@@ -227,34 +302,12 @@ impl Context {
 
     /// First use in this process. A parent's state is overwritten without being dropped: it is the parent's.
     fn come_alive(self) {
-        close_all_inherited();
+        self.close_inherited_fds();
         OPENS[self.index].store(0, Ordering::Relaxed);
         SHARED.prepare();
         let fresh = MaybeUninit::new(State { manager: None, parked: None });
         // SAFETY: the lock is held by the caller, and while `live` is 0 nobody has a reference to the content.
         unsafe { STATES[self.index].0.get().write(fresh) };
         self.shelf.live.store(1, Ordering::Relaxed);
-    }
-}
-
-/// Notes descriptors for a child to close.
-pub(crate) fn remember(fds: &[i32]) {
-    for (slot, fd) in INHERITED.iter().zip(fds) {
-        slot.store(fd.saturating_add(1), Ordering::Relaxed);
-    }
-}
-
-fn forget() {
-    INHERITED.iter().for_each(|slot| slot.store(0, Ordering::Relaxed));
-}
-
-fn close_all_inherited() {
-    for slot in &INHERITED {
-        let fd = slot.swap(0, Ordering::Relaxed);
-        if fd > 0 {
-            // SAFETY: noted by `remember` in the parent, where the owner still has it; here, in the child, that owner is
-            // abandoned with the parent's state and will never use or close it.
-            drop(unsafe { OwnedFd::from_raw_fd(fd - 1) });
-        }
     }
 }

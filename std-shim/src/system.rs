@@ -11,7 +11,7 @@ use hsakmt_core::manager::{Gfx, NodeFacts};
 use hsakmt_core::node::{GpuId, NodeId};
 use hsakmt_kfd::topology::Topology;
 
-use crate::context::{Context, ContextManager, remember};
+use crate::context::{Context, ContextManager};
 use crate::environment;
 
 static TOPOLOGY: ArcSwapOption<Topology> = ArcSwapOption::const_empty();
@@ -38,7 +38,7 @@ impl Context {
                 Some(topology) => topology,
                 None => Arc::new(read(manager)?),
             };
-            set_up(manager, &topology)?;
+            set_up(self, manager, &topology)?;
             TOPOLOGY.store(Some(Arc::clone(&topology)));
             Ok(topology)
         })
@@ -57,12 +57,12 @@ fn read(manager: &mut ContextManager) -> Result<Topology> {
 }
 
 /// Opens the GPUs of `topology` and makes the apertures, where that has not been done.
-pub(crate) fn set_up(manager: &mut ContextManager, topology: &Topology) -> Result<()> {
+pub(crate) fn set_up(context: Context, manager: &mut ContextManager, topology: &Topology) -> Result<()> {
     if manager.is_set_up() {
         return Ok(());
     }
     manager.driver().add_gpus(topology).map_err(|_| Error::Failed)?;
-    remember(&manager.driver().fds());
+    context.remember(&manager.driver().fds());
     let links: Vec<Vec<NodeId>> = topology.nodes.iter().map(|node| node.link_targets().collect()).collect();
     let facts: Vec<NodeFacts<'_>> = topology
         .nodes
