@@ -139,6 +139,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::cast_ptr_alignment, reason = "the point of the test")]
     fn places_need_no_alignment() {
         let mut bytes = [0xffu8; 17];
         let place = bytes.as_mut_ptr().wrapping_add(1).cast::<u64>();
