@@ -15,7 +15,6 @@
 //! everything; a second open of `/dev/kfd` finds the same process. The supervisor ends when no supervised process is
 //! left.
 
-use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
@@ -28,7 +27,7 @@ use serde_json::json;
 
 use super::description::Machine;
 use super::machine::{Answer, Faults, ProcessId, SvmMode, Wait, World};
-use super::memfd::{self, DeviceFile, Watch};
+use super::memfd::{self, DeviceFile};
 use super::sysfs::Tree;
 
 mod drm;
@@ -38,6 +37,7 @@ mod journal;
 mod launch;
 mod listener;
 mod path;
+mod processes;
 mod signals;
 mod stat;
 mod stopped;
@@ -48,9 +48,10 @@ use files::Reply;
 use journal::Journal;
 use listener::{Call, Listener};
 use path::Target;
+use processes::Processes;
 use signals::Signals;
 use stopped::Stopped;
-use task::{Alive, Tasks};
+use task::Tasks;
 
 /// Why a program could not be supervised.
 #[derive(Debug, thiserror::Error)]
@@ -79,22 +80,6 @@ pub struct Config {
     pub log: Option<PathBuf>,
 }
 
-/// A process that opened `/dev/kfd`.
-#[derive(Debug)]
-struct Guest {
-    alive: Alive,
-    primary: ProcessId,
-}
-
-/// One opening of `/dev/kfd`.
-#[derive(Debug)]
-struct Open {
-    process: u32,
-    kfd: ProcessId,
-    secondary: bool,
-    watch: Watch,
-}
-
 /// A stopped WAIT_EVENTS.
 #[derive(Debug)]
 struct Sleeper {
@@ -109,9 +94,7 @@ struct Supervisor {
     tree: Tree,
     listener: Listener,
     tasks: Tasks,
-    guests: HashMap<u32, Guest>,
-    opens: HashMap<u64, Open>,
-    next_open: u64,
+    processes: Processes,
     renders: Vec<OwnedFd>,
     cards: Vec<OwnedFd>,
     gems: Gems,
@@ -143,9 +126,7 @@ pub fn run(command: Command, config: Config) -> Result<ExitStatus, Error> {
         tree,
         listener,
         tasks: Tasks::default(),
-        guests: HashMap::new(),
-        opens: HashMap::new(),
-        next_open: 1,
+        processes: Processes::default(),
         renders,
         cards,
         gems: Gems::default(),
@@ -186,11 +167,11 @@ impl Supervisor {
 
     /// Waits until something is to be done.
     fn wait(&self, signals: &Signals) -> io::Result<Ready> {
-        let processes: Vec<u32> = self.guests.keys().copied().collect();
+        let processes: Vec<u32> = self.processes.iter().map(|(process, _)| process).collect();
         // The calls first: whoever died before a call was made has then died before it is looked for.
         let mut fds =
             vec![PollFd::new(&self.listener, PollFlags::IN), PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN)];
-        fds.extend(self.guests.values().map(|guest| PollFd::new(&guest.alive.pidfd, PollFlags::IN)));
+        fds.extend(self.processes.iter().map(|(_, pidfd)| PollFd::new(pidfd, PollFlags::IN)));
         let deadline = self.sleepers.iter().filter_map(|sleeper| sleeper.wait.deadline).min();
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let timeout = left.and_then(|left| Timespec::try_from(left).ok());
@@ -211,34 +192,13 @@ impl Supervisor {
         })
     }
 
-    /// A process is gone, or has become another program: so is everything it had.
+    /// A process is gone: so is everything it had.
     fn bury(&mut self, process: u32) {
-        if let Some(guest) = self.guests.remove(&process) {
-            self.world.close(guest.primary);
-        }
-        let world = &mut self.world;
-        self.opens.retain(|_, open| {
-            if open.process == process && open.secondary {
-                world.close(open.kfd);
-            }
-            open.process != process
-        });
+        self.processes.bury(process, &mut self.world);
         self.gems.close(process, &mut self.world);
-        // Its waits ended with it, but for those that a thread's exec cut short.
+        // Its waits ended with it.
         self.sleepers.retain(|sleeper| self.listener.is_valid(sleeper.call.id));
         self.drop_pages();
-    }
-
-    /// Forgets closed openings, and with a secondary one its process.
-    fn sweep(&mut self) {
-        let world = &mut self.world;
-        self.opens.retain(|_, open| {
-            let alive = open.watch.alive();
-            if !alive && open.secondary {
-                world.close(open.kfd);
-            }
-            alive
-        });
     }
 
     /// Gives the pages of freed memory back to the host.
@@ -286,15 +246,9 @@ impl Supervisor {
     }
 
     fn kfd_ioctl(&mut self, call: &Call, process: u32, open: u64) {
-        if self.opens.values().any(|open| open.secondary) {
-            self.sweep();
-        }
-        let known = self.opens.get(&open).filter(|open| open.process == process).map(|open| open.kfd);
-        let Some(kfd) = known else { return self.listener.answer(call.id, Err(Errno(libc::EBADF))) };
-        if self.guests.get(&process).is_some_and(|guest| !guest.alive.same_program()) {
-            self.bury(process);
+        let Some(kfd) = self.processes.owner(process, open, &mut self.world) else {
             return self.listener.answer(call.id, Err(Errno(libc::EBADF)));
-        }
+        };
         let [_, request, argument, ..] = call.arguments;
         let Some(task) = self.tasks.known(call.tid) else { return self.listener.go_on(call.id) };
         let nonce = self.world.nonce();
@@ -303,9 +257,7 @@ impl Supervisor {
         let result = match answer {
             Answer::Done(result) => result,
             Answer::Rebind(kfd) => {
-                if let Some(open) = self.opens.get_mut(&open) {
-                    (open.kfd, open.secondary) = (kfd, true);
-                }
+                self.processes.rebind(open, kfd);
                 Ok(())
             }
             Answer::Sleep(wait) => return self.sleepers.push(Sleeper { call: *call, kfd, wait }),
@@ -343,7 +295,7 @@ impl Supervisor {
         let Ok(process) = self.tasks.get(call.tid).map(|task| task.process) else {
             return self.listener.go_on(call.id);
         };
-        let fault = if self.guests.contains_key(&process) { self.world.faults.strike("mmap") } else { None };
+        let fault = if self.processes.is_guest(process) { self.world.faults.strike("mmap") } else { None };
         match fault {
             Some(error) => {
                 self.listener.answer(call.id, Err(error));
@@ -381,37 +333,19 @@ impl Supervisor {
         if let Some(error) = self.world.faults.strike("open") {
             return Err(error);
         }
-        let answer = |file: BorrowedFd<'_>| self.listener.answer_with(call.id, file, cloexec);
+        let listener = &self.listener;
+        let answer = |file: BorrowedFd<'_>| listener.answer_with(call.id, file, cloexec);
         match target {
             Target::Kfd => {
-                let file = self.open_kfd(process).map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EIO)))?;
-                self.listener.answer_with(call.id, file.as_fd(), cloexec);
+                let file = self.processes.open(process, &mut self.world);
+                let file = file.map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EIO)))?;
+                answer(file.as_fd());
             }
             Target::Render(gpu) => answer(self.renders.get(*gpu).ok_or(Errno(libc::ENOENT))?.as_fd()),
             Target::Card(gpu) => answer(self.cards.get(*gpu).ok_or(Errno(libc::ENOENT))?.as_fd()),
             Target::File(_) => return Err(Errno(libc::ENOENT)),
         }
         Ok(())
-    }
-
-    fn open_kfd(&mut self, process: u32) -> io::Result<OwnedFd> {
-        self.sweep();
-        if self.guests.get(&process).is_some_and(|guest| !guest.alive.same_program()) {
-            self.bury(process);
-        }
-        let kfd = match self.guests.get(&process) {
-            Some(guest) => guest.primary,
-            None => {
-                let guest = Guest { alive: Alive::open(process)?, primary: self.world.open() };
-                self.guests.entry(process).or_insert(guest).primary
-            }
-        };
-        let open = self.next_open;
-        self.next_open += 1;
-        let file = memfd::create(self.world.nonce(), DeviceFile::Kfd(open), memfd::DEVICE_BYTES)?;
-        let watch = Watch::new(&file)?;
-        self.opens.insert(open, Open { process, kfd, secondary: false, watch });
-        Ok(file)
     }
 }
 

@@ -1,0 +1,112 @@
+//! The processes that opened `/dev/kfd`: born with the first opening, the same for every further one, gone with death or
+//! exec. A secondary context is a process of the simulated kernel that lives and dies with one opening.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::OwnedFd;
+
+use super::super::machine::{ProcessId, World};
+use super::super::memfd::{self, DeviceFile, Watch};
+use super::task::Alive;
+
+/// A process that opened `/dev/kfd`.
+#[derive(Debug)]
+struct Guest {
+    alive: Alive,
+    primary: ProcessId,
+}
+
+/// One opening of `/dev/kfd`.
+#[derive(Debug)]
+struct Open {
+    process: u32,
+    kfd: ProcessId,
+    secondary: bool,
+    watch: Watch,
+}
+
+/// All of them, and their openings.
+#[derive(Debug, Default)]
+pub(crate) struct Processes {
+    guests: HashMap<u32, Guest>,
+    opens: HashMap<u64, Open>,
+    last_open: u64,
+}
+
+impl Processes {
+    /// Whether it has opened `/dev/kfd`.
+    pub(crate) fn is_guest(&self, process: u32) -> bool {
+        self.guests.contains_key(&process)
+    }
+
+    /// Everyone, with the descriptor that tells of the death.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &OwnedFd)> {
+        self.guests.iter().map(|(process, guest)| (*process, &guest.alive.pidfd))
+    }
+
+    /// `open("/dev/kfd")`: the new descriptor's file.
+    pub(crate) fn open(&mut self, process: u32, world: &mut World) -> io::Result<OwnedFd> {
+        self.sweep(world);
+        if self.is_another_program(process) {
+            self.bury(process, world);
+        }
+        let kfd = match self.guests.get(&process) {
+            Some(guest) => guest.primary,
+            None => {
+                let guest = Guest { alive: Alive::open(process)?, primary: world.open() };
+                self.guests.entry(process).or_insert(guest).primary
+            }
+        };
+        self.last_open += 1;
+        let file = memfd::create(world.nonce(), DeviceFile::Kfd(self.last_open), memfd::DEVICE_BYTES)?;
+        let watch = Watch::new(&file)?;
+        self.opens.insert(self.last_open, Open { process, kfd, secondary: false, watch });
+        Ok(file)
+    }
+
+    /// Whose ioctl on this opening is: nobody's but the process's that opened it, and not after exec.
+    pub(crate) fn owner(&mut self, process: u32, open: u64, world: &mut World) -> Option<ProcessId> {
+        if self.opens.values().any(|open| open.secondary) {
+            self.sweep(world);
+        }
+        if self.is_another_program(process) {
+            self.bury(process, world);
+        }
+        self.opens.get(&open).filter(|open| open.process == process).map(|open| open.kfd)
+    }
+
+    /// An opening becomes a process of its own.
+    pub(crate) fn rebind(&mut self, open: u64, kfd: ProcessId) {
+        if let Some(open) = self.opens.get_mut(&open) {
+            (open.kfd, open.secondary) = (kfd, true);
+        }
+    }
+
+    fn is_another_program(&self, process: u32) -> bool {
+        self.guests.get(&process).is_some_and(|guest| !guest.alive.same_program())
+    }
+
+    /// A process is gone, or has become another program: so is everything it had.
+    pub(crate) fn bury(&mut self, process: u32, world: &mut World) {
+        if let Some(guest) = self.guests.remove(&process) {
+            world.close(guest.primary);
+        }
+        self.opens.retain(|_, open| {
+            if open.process == process && open.secondary {
+                world.close(open.kfd);
+            }
+            open.process != process
+        });
+    }
+
+    /// Forgets closed openings, and with a secondary one its process.
+    fn sweep(&mut self, world: &mut World) {
+        self.opens.retain(|_, open| {
+            let alive = open.watch.alive();
+            if !alive && open.secondary {
+                world.close(open.kfd);
+            }
+            alive
+        });
+    }
+}
