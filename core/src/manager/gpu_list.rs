@@ -32,6 +32,17 @@ impl GpuList {
         Ok(list)
     }
 
+    /// The ids of `from` once each: the kernel refuses to unmap a GPU that it has just unmapped.
+    pub(super) fn distinct(from: &[GpuId]) -> Result<GpuList> {
+        let mut list = GpuList::new();
+        for gpu in from {
+            if !list.as_slice().contains(gpu) {
+                list.push(*gpu)?;
+            }
+        }
+        Ok(list)
+    }
+
     pub(super) fn push(&mut self, gpu: GpuId) -> Result<()> {
         if let Some(slot) = self.inline.get_mut(self.len) {
             *slot = gpu;

@@ -80,7 +80,8 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
             return Err(Error::Failed);
         }
         let mapped = self.gpus(record.mapped)?;
-        let off = GpuList::collect(mapped.as_slice().iter().copied().filter(|gpu| !wanted.contains(gpu)))?;
+        let mut off = GpuList::distinct(mapped.as_slice())?;
+        off.retain(|gpu| !wanted.contains(&gpu));
         let on = GpuList::collect(wanted.iter().copied().filter(|gpu| !mapped.as_slice().contains(gpu)))?;
         self.change_mapping(aperture, record, off.as_slice(), on.as_slice())?;
         Ok(None)
@@ -107,7 +108,8 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
             return Ok(());
         }
         let mapped = self.gpus(record.mapped)?;
-        self.change_mapping(aperture, record, mapped.as_slice(), &[])
+        let off = GpuList::distinct(mapped.as_slice())?;
+        self.change_mapping(aperture, record, off.as_slice(), &[])
     }
 
     /// A userptr's mapping ignores the caller's nodes; once mapped it only counts.

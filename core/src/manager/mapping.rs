@@ -32,7 +32,7 @@ pub(super) struct Change<'a> {
     pub(super) handles: &'a Handles,
     /// Mapped before the call.
     pub(super) before: &'a [GpuId],
-    /// To be taken off: a part of `before`.
+    /// To be taken off: a part of `before`, each once.
     pub(super) off: &'a [GpuId],
     /// To be put on; what is in `before` already stays on whatever happens.
     pub(super) on: &'a [GpuId],
@@ -99,8 +99,10 @@ impl Change<'_> {
 
     fn undo<V: Driver>(&self, driver: &mut V, off: Reached, on: Reached, stuck: &mut Stuck) {
         for (index, handle) in self.handles.iter().enumerate() {
-            for gpu in on.of(index, self.on) {
-                if self.before.contains(gpu) {
+            let on = on.of(index, self.on);
+            for (position, gpu) in on.iter().enumerate() {
+                let again = on.iter().take(position).any(|earlier| earlier == gpu);
+                if again || self.before.contains(gpu) {
                     continue;
                 }
                 let stays = matches!(driver.unmap(handle, &[*gpu]), Err(Partial { done: 0, .. }));

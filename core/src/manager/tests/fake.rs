@@ -172,8 +172,8 @@ impl Fake {
             }
             if on {
                 bo.mapped.insert(*gpu);
-            } else {
-                bo.mapped.remove(gpu);
+            } else if !bo.mapped.remove(gpu) {
+                return fail(done);
             }
         }
         if ordered.is_err() { fail(gpus.len()) } else { Ok(()) }

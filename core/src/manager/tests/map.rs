@@ -30,7 +30,7 @@ fn case_45_the_node_set_shrinks_and_moves() {
 }
 
 #[test]
-fn duplicates_in_a_list_stay() {
+fn duplicates_in_a_list_stay_and_ours_come_off_again() {
     let mut m = Bench::new().start();
     let v = vram(&mut m, G1, P);
     m.map_nodes(v, P, &[G2, G2]).unwrap();
