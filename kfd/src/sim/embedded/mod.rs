@@ -56,7 +56,7 @@ struct Shared {
     renders: Vec<OwnedFd>,
 }
 
-/// A machine in this process.
+/// A machine in this process. A forked child makes one of its own: what it inherits shows the parent's memory.
 #[derive(Clone, Debug)]
 pub struct EmbeddedMachine {
     shared: Arc<Mutex<Shared>>,

@@ -28,6 +28,7 @@ use serde_json::json;
 use super::description::Machine;
 use super::machine::{Answer, Faults, ProcessId, SvmMode, Wait, World};
 use super::memfd::{self, DeviceFile};
+use super::probe;
 use super::sysfs::Tree;
 
 mod drm;
@@ -120,7 +121,11 @@ pub fn run(command: Command, config: Config) -> Result<ExitStatus, Error> {
         renders.map_err(|error| Error::System("the devices' files", error.into()))?,
         cards.map_err(|error| Error::System("the devices' files", error.into()))?,
     );
-    let (child, listener) = launch::launch(command, mmap)?;
+    let (mut child, listener) = launch::launch(command, mmap)?;
+    if let Err(error) = probe::allowed(child.id() as i32) {
+        let _ = child.kill().and_then(|()| child.wait());
+        return Err(Error::System("this process may not read another's memory", error));
+    }
     let supervisor = Supervisor {
         world,
         tree,
