@@ -3,7 +3,8 @@
 //! | what | command |
 //! |---|---|
 //! | [`compare`]: our C interface against another `libhsakmt.so.1`, same program, same run | `cargo run --release -p hsakmt-benches` |
-//! | `benches/*.rs`: the parts by themselves, in this process, with criterion | `cargo bench -p hsakmt-benches` (which compares too) |
+//! | `benches/*.rs`: the parts by themselves, in this process, with criterion, on one [`workload`] | `cargo bench -p hsakmt-benches` (which compares too) |
 //!
 //! Instruction counts, which do not depend on how busy a machine is, are in the package `hsakmt-perf`.
 pub mod compare;
+pub mod workload;

@@ -17,7 +17,7 @@ pub(super) struct Arguments {
     #[arg(long)]
     pub(super) quick: bool,
 
-    /// Only rows whose name begins with one of these; a comma list. See below for the names.
+    /// Only these rows, or all that begin so; a comma list. See below for the names.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(super) rows: Vec<String>,
 
@@ -59,7 +59,6 @@ Rows (what a value of --gate or --require means depends on the row):
   hit-16 hit-1k hit-10k hit-100k   a query inside one of so many VRAM buffers          ratio at least
   hit-1k-userptrs-1k  -10k         the same on 1,000 buffers beside so many userptrs   ratio at least
   miss-userptrs-10k                a query that finds nothing, among 10,000 userptrs   ratio at least
-  inside-userptrs-10k              a query inside one of 10,000 userptrs               ratio at least
   same-8-of-10k                    the same 8 buffers again and again, 10,000 alive    ratio at least
   data-16 -1k -10k -100k           hsaKmtSetMemoryUserData                             ratio at least
   threads-2                        throughput of 2 threads / that of 1                 ours at least

@@ -103,9 +103,13 @@ pub(super) static ROWS: [Row; 14] = {
 /// Rows as large as this are left out by `--quick`.
 const LARGE: usize = 100_000;
 
-/// The rows whose name begins with one of `names`; all if there are none.
+/// The rows with one of `names`, or whose name begins with it where none has it whole; all if there are no names.
 pub(super) fn chosen(names: &[String], quick: bool) -> Result<Vec<&'static Row>, String> {
-    let begins = |row: &Row, name: &String| row.id.starts_with(name.trim());
+    let whole = |name: &str| ROWS.iter().any(|row| row.id == name);
+    let begins = |row: &Row, name: &String| match name.trim() {
+        name if whole(name) => row.id == name,
+        name => row.id.starts_with(name),
+    };
     if let Some(unknown) = names.iter().find(|name| !ROWS.iter().any(|row| begins(row, name))) {
         let known: Vec<&str> = ROWS.iter().map(|row| row.id).collect();
         return Err(format!("no row begins with {unknown:?}; there are {}", known.join(", ")));
@@ -129,6 +133,7 @@ mod tests {
         let names = |rows: Vec<&Row>| rows.iter().map(|row| row.id).collect::<Vec<_>>();
         assert_eq!(chosen(&[], false).unwrap().len(), ROWS.len());
         assert_eq!(names(chosen(&["data-1".into()], true).unwrap()), ["data-16", "data-1k", "data-10k"]);
+        assert_eq!(names(chosen(&["hit-1k".into()], true).unwrap()), ["hit-1k"]);
         assert!(chosen(&["hit".into(), "nonsense".into()], false).unwrap_err().contains("hit-100k"));
     }
 
