@@ -73,29 +73,27 @@ impl Answer {
         self.status == Status::Success.name()
     }
 
-    /// The table of many answers.
+    /// The table of many answers. An object's name stands once, above its own.
     pub(super) fn table(answers: &[Answer]) -> String {
-        const HEADER: [&str; 11] = [
-            "query",
-            "address",
-            "type",
-            "node",
-            "GPU address",
-            "CPU address",
-            "size",
-            "flags",
-            "registered",
-            "mapped",
-            "user data",
-        ];
-        let rows: Vec<[String; 11]> = answers.iter().map(Answer::row).collect();
-        output::table(HEADER, &[1, 3, 4, 5, 6, 7, 10], &rows)
+        let header =
+            ["", "address", "type", "node", "GPU address", "CPU address", "size", "flags", "reg", "map", "user"];
+        let mut rows: Vec<[String; 11]> = Vec::new();
+        let mut last = "";
+        for answer in answers {
+            let (object, what) = answer.query.split_once(": ").unwrap_or(("", &answer.query));
+            if object != last {
+                rows.push(std::array::from_fn(|column| if column == 0 { object.into() } else { String::new() }));
+                last = object;
+            }
+            rows.push(answer.row(what));
+        }
+        output::table(header, &[1, 3, 4, 5, 6, 7, 10], &rows)
     }
 
-    fn row(&self) -> [String; 11] {
+    fn row(&self, what: &str) -> [String; 11] {
         let mut row: [String; 11] = std::array::from_fn(|_| "-".into());
         let [query, address, kind, node, gpu, cpu, size, flags, registered, mapped, user] = &mut row;
-        query.clone_from(&self.query);
+        *query = format!("  {what}");
         *address = format!("{:#x}", self.address);
         let short = |name: &str, prefix: &str| name.strip_prefix(prefix).unwrap_or(name).to_owned();
         *kind = short(self.Type, "HSA_POINTER_");

@@ -71,6 +71,9 @@ ring, an address without memory, and registered host memory (\"userptr\"): unali
 given nodes. Of each it asks the first byte, one inside, the last, and one past the end; then addresses that belong to
 nothing. At the end it makes 10,000 objects and measures queries per second.
 
+Columns: the address asked; what it is in; that object's node, where GPUs and the CPU see it, its size and HsaMemFlags; the
+nodes it is registered to (reg) and mapped on (map); the word that the program put beside it (user).
+
 Everything is given back before it ends.";
 
 const DEMO_AFTER: &str = "\

@@ -52,14 +52,14 @@ fn ask(channel: &Channel, objects: &Objects) -> Vec<Answer> {
     let on_stack = 0u8;
     let unknown = [
         ("unknown: NULL", 0),
-        ("unknown: this program's code", run as *const () as usize),
-        ("unknown: this program's stack", std::ptr::from_ref(&on_stack).addr()),
+        ("unknown: code", run as *const () as usize),
+        ("unknown: stack", std::ptr::from_ref(&on_stack).addr()),
         ("unknown: not canonical", 0xdead_beef_0000_0000),
-        ("unknown: the last address", usize::MAX),
+        ("unknown: last address", usize::MAX),
     ];
-    let freed = (objects.freed != 0).then_some(("unknown: VRAM, freed", objects.freed));
-    let lost = unknown.into_iter().chain(freed);
-    answers.extend(lost.map(|(query, address)| Answer::ask(channel.context, query.into(), address)));
+    let freed = ("unknown: freed", objects.freed);
+    let nobodys = unknown.into_iter().chain([freed]);
+    answers.extend(nobodys.map(|(query, address)| Answer::ask(channel.context, query.into(), address)));
     answers
 }
 
