@@ -1,6 +1,6 @@
 //! `hsakmt demo`: the JSON's fields, the truth of its answers, the table, the exit code.
 
-use hsakmt_tests::tool;
+use hsakmt_tests::{sim, tool};
 use serde_json::{Map, Value};
 
 /// DESIGN.md "Contracts": these and no other.
@@ -146,4 +146,27 @@ fn a_machine_without_a_gpu_is_a_failure_that_says_so() {
     let output = tool::run(&["demo", "--simulated=none"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("no GPU"));
+}
+
+#[test]
+fn the_simulation_in_the_process_and_the_one_behind_it_answer_alike() {
+    if let Some(reason) = sim::unavailable() {
+        return sim::skip("the_simulation_in_the_process_and_the_one_behind_it_answer_alike", &reason);
+    }
+    let supervised = sim::under(&[], tool::hsakmt()).args(["demo", "--json"]).output().unwrap();
+    let said = String::from_utf8_lossy(&supervised.stderr);
+    assert!(supervised.status.success() && said.starts_with("/dev/kfd: "), "{said}");
+    let supervised: Vec<Map<String, Value>> = serde_json::from_slice(&supervised.stdout).unwrap();
+    let embedded = answers(&["demo", "--json", "--simulated=gfx90a"]);
+    assert_eq!(without_addresses(&supervised), without_addresses(&embedded));
+}
+
+/// What two runs must share: all but where things are.
+fn without_addresses(answers: &[Map<String, Value>]) -> Vec<Map<String, Value>> {
+    let places = ["address", "CPUAddress", "GPUAddress"];
+    let strip = |answer: &Map<String, Value>| {
+        let kept = answer.iter().filter(|(name, _)| !places.contains(&name.as_str()));
+        kept.map(|(name, value)| (name.clone(), value.clone())).collect()
+    };
+    answers.iter().map(strip).collect()
 }
