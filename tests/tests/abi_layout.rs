@@ -35,6 +35,11 @@ fn the_cache_struct_is_its_table_in_both_layouts() {
 }
 
 #[test]
+fn the_context_header_stands_alone() {
+    check("contexts", "#include <hsakmt/hsakmtctx.h>\nint main(void) { return 0; }\n", &our_headers(), &[]);
+}
+
+#[test]
 fn the_program_accepts_debians_own_header() {
     if !Path::new("/usr/include/hsakmt.h").exists() {
         println!("SKIP the_program_accepts_debians_own_header: /usr/include/hsakmt.h (libhsakmt-dev) is not installed");

@@ -56,11 +56,20 @@ fn compare(preset: &str, ours: &[String], original: &[String]) {
 
 #[test]
 fn memory_of_others() {
+    run("memory_of_others", &["--svm", "off"], "sharing.c");
+}
+
+#[test]
+fn case_81_contexts_share_nothing_but_the_topology() {
+    run("case_81_contexts_share_nothing_but_the_topology", &["--svm", "off"], "contexts.c");
+}
+
+fn run(name: &str, options: &[&str], program: &str) {
     if let Some(reason) = sim::unavailable() {
-        return sim::skip("abi_machine::memory_of_others", &reason);
+        return sim::skip(&format!("abi_machine::{name}"), &reason);
     }
     let folder = tempfile::tempdir().unwrap();
-    let program = folder.path().join("sharing");
-    build(&prefix(), Link::Shared, &[&source("sharing.c")], &program);
-    succeed(&mut sim::under(&["--svm", "off"], &program));
+    let binary = folder.path().join("program");
+    build(&prefix(), Link::Shared, &[&source(program)], &binary);
+    succeed(&mut sim::under(options, &binary));
 }

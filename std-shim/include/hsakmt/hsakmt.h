@@ -88,6 +88,10 @@ HSAKMT_STATUS HSAKMTAPI hsaKmtUnmapMemoryToGPU(void *MemoryAddress);
 HSAKMT_STATUS HSAKMTAPI hsaKmtRegisterGraphicsHandleToNodes(HSAuint64 GraphicsResourceHandle,
                                                             HsaGraphicsResourceInfo *GraphicsResourceInfo,
                                                             HSAuint64 NumberOfNodes, HSAuint32 *NodeArray);
+HSAKMT_STATUS HSAKMTAPI hsaKmtRegisterGraphicsHandleToNodesExt(HSAuint64 GraphicsResourceHandle,
+                                                               HsaGraphicsResourceInfo *GraphicsResourceInfo,
+                                                               HSAuint64 NumberOfNodes, HSAuint32 *NodeArray,
+                                                               HSA_REGISTER_MEM_FLAGS RegisterFlags);
 HSAKMT_STATUS HSAKMTAPI hsaKmtExportDMABufHandle(void *MemoryAddress, HSAuint64 MemorySizeInBytes, int *DMABufFd,
                                                  HSAuint64 *Offset);
 HSAKMT_STATUS HSAKMTAPI hsaKmtShareMemory(void *MemoryAddress, HSAuint64 SizeInBytes,

@@ -1,4 +1,4 @@
-//! What C passes, as types: [`Address`], [`In`], [`Out`], [`InOut`].
+//! What C passes, as types: [`Address`], [`Channel`], [`In`], [`Out`], [`InOut`].
 //!
 //! Each has the shape of the C argument (one pointer), so an entry declares it in the argument's place. A null pointer
 //! is an error before anything else is. C promises no alignment and no initialisation: reads and writes are whole and
@@ -7,13 +7,30 @@
 //! The one promise that cannot be checked, and that every C caller makes by calling: a pointer that is not null leads
 //! to memory of the type that the header says, which nobody else uses during the call.
 
+use core::ffi::c_void;
+
 use hsakmt_core::error::Error;
 use hsakmt_core::node::NodeId;
+
+use crate::context::Context;
 
 /// An address that is only looked up, never followed. Any value is fine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub(super) struct Address(pub(super) usize);
+
+/// An `HsaKFDContext *`. Compared, never followed.
+#[derive(Clone, Copy, Debug)]
+#[repr(transparent)]
+pub(super) struct Channel(pub(super) *const c_void);
+
+impl Channel {
+    /// The context: INVALID_PARAMETER for a null pointer, NOT_OPENED for one that is not (or no longer) open here.
+    pub(super) fn context(self) -> Result<Context, Error> {
+        let missing = if self.0.is_null() { Error::InvalidParameter } else { Error::NotOpened };
+        Context::from_raw(self.0).ok_or(missing)
+    }
+}
 
 /// Where an answer goes.
 #[derive(Debug)]

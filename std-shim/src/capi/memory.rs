@@ -9,68 +9,81 @@ use hsakmt_core::flags::MemFlags;
 use hsakmt_core::node::NodeId;
 
 use super::argument::{Address, In, InOut, Out};
-use super::{entry, opened};
+use super::{opened, twins};
 use crate::context::Context;
 use crate::ctypes::*;
 
-entry! {
+twins! {
     /// Makes memory.
-    fn hsaKmtAllocMemory(
+    fn hsaKmtAllocMemory, hsaKmtAllocMemoryCtx(
+        context,
         PreferredNode: u32,
         SizeInBytes: u64,
         MemFlags: HsaMemFlags,
         MemoryAddress: InOut<*mut c_void>,
     ) {
-        allocate(NodeId(PreferredNode), SizeInBytes, 0, MemFlags, MemoryAddress)
+        allocate(context, NodeId(PreferredNode), SizeInBytes, 0, MemFlags, MemoryAddress)
     }
 
     /// Makes memory at a multiple of `Alignment`.
-    fn hsaKmtAllocMemoryAlign(
+    fn hsaKmtAllocMemoryAlign, hsaKmtAllocMemoryAlignCtx(
+        context,
         PreferredNode: u32,
         SizeInBytes: u64,
         Alignment: u64,
         MemFlags: HsaMemFlags,
         MemoryAddress: InOut<*mut c_void>,
     ) {
-        allocate(NodeId(PreferredNode), SizeInBytes, Alignment, MemFlags, MemoryAddress)
+        allocate(context, NodeId(PreferredNode), SizeInBytes, Alignment, MemFlags, MemoryAddress)
     }
 
     /// Ends what an allocation made. The size is the object's, whatever the caller says.
-    fn hsaKmtFreeMemory(MemoryAddress: Address, _SizeInBytes: u64) {
-        Context::primary().free(MemoryAddress.0)
+    fn hsaKmtFreeMemory, hsaKmtFreeMemoryCtx(context, MemoryAddress: Address, _SizeInBytes: u64) {
+        context.free(MemoryAddress.0)
     }
 
     /// Registers host memory for all GPUs.
-    fn hsaKmtRegisterMemory(MemoryAddress: Address, MemorySizeInBytes: u64) {
-        Context::primary().register(MemoryAddress.0, MemorySizeInBytes as usize)
+    fn hsaKmtRegisterMemory, hsaKmtRegisterMemoryCtx(context, MemoryAddress: Address, MemorySizeInBytes: u64) {
+        context.register(MemoryAddress.0, MemorySizeInBytes as usize)
     }
 
     /// Registers host memory for these nodes.
-    fn hsaKmtRegisterMemoryToNodes(
+    fn hsaKmtRegisterMemoryToNodes, hsaKmtRegisterMemoryToNodesCtx(
+        context,
         MemoryAddress: Address,
         MemorySizeInBytes: u64,
         NumberOfNodes: u64,
         NodeArray: In<u32>,
     ) {
-        let context = opened()?;
+        let context = opened(context)?;
         let nodes = NodeArray.nodes(NumberOfNodes)?;
         context.register_to_nodes(MemoryAddress.0, MemorySizeInBytes as usize, &nodes)
     }
 
     /// Registers host memory with the coherence that the flags ask for.
-    fn hsaKmtRegisterMemoryWithFlags(MemoryAddress: Address, MemorySizeInBytes: u64, MemFlags: HsaMemFlags) {
+    fn hsaKmtRegisterMemoryWithFlags, hsaKmtRegisterMemoryWithFlagsCtx(
+        context,
+        MemoryAddress: Address,
+        MemorySizeInBytes: u64,
+        MemFlags: HsaMemFlags,
+    ) {
         let flags = MemFlags::from_bits_retain(MemFlags.Value);
-        Context::primary().register_with_flags(MemoryAddress.0, MemorySizeInBytes as usize, flags)
+        context.register_with_flags(MemoryAddress.0, MemorySizeInBytes as usize, flags)
     }
 
     /// Ends one registration.
-    fn hsaKmtDeregisterMemory(MemoryAddress: Address) {
-        Context::primary().deregister(MemoryAddress.0)
+    fn hsaKmtDeregisterMemory, hsaKmtDeregisterMemoryCtx(context, MemoryAddress: Address) {
+        context.deregister(MemoryAddress.0)
     }
 
     /// Maps on all GPUs that the object is meant for.
-    fn hsaKmtMapMemoryToGPU(MemoryAddress: Address, MemorySizeInBytes: u64, AlternateVAGPU: Out<u64>) {
-        let context = opened()?;
+    fn hsaKmtMapMemoryToGPU, hsaKmtMapMemoryToGPUCtx(
+        context,
+        MemoryAddress: Address,
+        MemorySizeInBytes: u64,
+        AlternateVAGPU: Out<u64>,
+    ) {
+        let context = opened(context)?;
         let mut other = AlternateVAGPU.optional().filter(|_| MemoryAddress.0 != 0);
         other.iter_mut().for_each(|place| place.set(0));
         let address = context.map(MemoryAddress.0, MemorySizeInBytes as usize)?;
@@ -79,7 +92,8 @@ entry! {
     }
 
     /// Maps on these nodes and on no other. The map flags are ignored, as in the original.
-    fn hsaKmtMapMemoryToGPUNodes(
+    fn hsaKmtMapMemoryToGPUNodes, hsaKmtMapMemoryToGPUNodesCtx(
+        context,
         MemoryAddress: Address,
         MemorySizeInBytes: u64,
         AlternateVAGPU: Out<u64>,
@@ -87,7 +101,7 @@ entry! {
         NumberOfNodes: u64,
         NodeArray: In<u32>,
     ) {
-        let context = opened()?;
+        let context = opened(context)?;
         let nodes = NodeArray.nodes(NumberOfNodes)?;
         let mut other = AlternateVAGPU.optional();
         let address = context.manage(|manager| {
@@ -101,16 +115,23 @@ entry! {
     }
 
     /// Unmaps from every GPU.
-    fn hsaKmtUnmapMemoryToGPU(MemoryAddress: Address) {
-        Context::primary().unmap(MemoryAddress.0)
+    fn hsaKmtUnmapMemoryToGPU, hsaKmtUnmapMemoryToGPUCtx(context, MemoryAddress: Address) {
+        context.unmap(MemoryAddress.0)
     }
 }
 
 /// The address is set to null as soon as the arguments have passed, and again when making fails; a fixed address only
 /// then.
-fn allocate(node: NodeId, size: u64, alignment: u64, flags: HsaMemFlags, address: InOut<*mut c_void>) -> Result<()> {
+fn allocate(
+    context: Context,
+    node: NodeId,
+    size: u64,
+    alignment: u64,
+    flags: HsaMemFlags,
+    address: InOut<*mut c_void>,
+) -> Result<()> {
     let (size, alignment, flags) = (size as usize, alignment as usize, MemFlags::from_bits_retain(flags.Value));
-    opened()?.manage(|manager| {
+    opened(context)?.manage(|manager| {
         let at = address.get().map(|at| at.addr());
         manager.check_allocation(node, size, alignment, flags, at)?;
         let mut place = address.out().required()?;

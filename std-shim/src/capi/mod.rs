@@ -1,12 +1,12 @@
 //! The C face: every name of `libhsakmt.so.1`.
 //!
 //! In: what a C caller passes, which may be anything. Out: an `HSAKMT_STATUS`, and out-parameters written whole. Each
-//! entry has one shape, made by `entry!`: check that arguments exist, convert them, call one safe function of the
+//! entry has one shape, made by `entry!` or `twins!`: check that arguments exist, convert them, call one safe function of the
 //! crate, convert the answer. Never here: logic, locks, state; a panic that reaches C; an entry that calls another.
 //!
 //! | file | entries |
 //! |---|---|
-//! | `process` | open, close, version |
+//! | `process` | open, close, version, contexts |
 //! | `topology` | what nodes there are |
 //! | `pointer` | the two calls the library exists for |
 //! | `memory` | objects: make, register, map, end |
@@ -14,7 +14,8 @@
 //! | `svm` | shared virtual memory, XNACK, memory left |
 //! | `unwritten` | names that exist and answer NOT_IMPLEMENTED |
 //!
-//! `argument` turns C arguments into Rust, `convert` Rust answers into C structs.
+//! Every call on a context has two names: the plain one means the primary context, the one that ends in `Ctx` is given
+//! one. `argument` turns C arguments into Rust, `convert` Rust answers into C structs.
 
 mod argument;
 mod convert;
@@ -44,10 +45,9 @@ fn boundary(body: impl FnOnce() -> Result<()>) -> Status {
     catch_unwind(AssertUnwindSafe(body)).map_or(Status::Error, Status::from)
 }
 
-/// The context of the plain calls, if it is open: for entries that look at their other arguments only then.
+/// `context`, if it is open: for entries that look at their other arguments only then.
 #[inline(always)]
-fn opened() -> Result<Context> {
-    let context = Context::primary();
+fn opened(context: Context) -> Result<Context> {
     if context.is_open() { Ok(context) } else { Err(Error::NotOpened) }
 }
 
@@ -65,3 +65,26 @@ macro_rules! entry {
     };
 }
 use entry;
+
+/// Declares C entries in pairs: the plain call, which means the primary context, and its twin, which is given one. The
+/// body is written once.
+macro_rules! twins {
+    ($($(#[$doc:meta])* fn $name:ident, $twin:ident($context:ident $(, $argument:ident: $type:ty)* $(,)?) $body:block)*) => {
+        $crate::capi::entry! {
+            $(
+                $(#[$doc])*
+                fn $name($($argument: $type),*) {
+                    let $context = $crate::context::Context::primary();
+                    $body
+                }
+
+                #[doc = concat!("As `", stringify!($name), "`, in a context.")]
+                fn $twin(ctx: $crate::capi::argument::Channel $(, $argument: $type)*) {
+                    let $context = ctx.context()?;
+                    $body
+                }
+            )*
+        }
+    };
+}
+use twins;

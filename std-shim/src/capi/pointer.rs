@@ -6,17 +6,15 @@ use hsakmt_core::error::Error;
 use hsakmt_core::info::PointerType;
 
 use super::argument::{Address, Out};
-use super::{convert, entry, opened};
-use crate::context::Context;
+use super::{convert, opened, twins};
 use crate::ctypes::HsaPointerInfo;
 
-entry! {
+twins! {
     /// What `Pointer` belongs to. No lock, no system call, no allocation; an address of no object is the general
     /// failure, and the struct is then all zeros, which means UNKNOWN.
-    fn hsaKmtQueryPointerInfo(Pointer: Address, PointerInfo: Out<HsaPointerInfo>) {
-        let context = Context::primary();
+    fn hsaKmtQueryPointerInfo, hsaKmtQueryPointerInfoCtx(context, Pointer: Address, PointerInfo: Out<HsaPointerInfo>) {
         let Some(mut place) = PointerInfo.optional() else {
-            return opened().and(Err(Error::InvalidParameter));
+            return opened(context).and(Err(Error::InvalidParameter));
         };
         context.query_pointer(Pointer.0, |info| {
             place.set(convert::pointer_info(&info));
@@ -25,7 +23,7 @@ entry! {
     }
 
     /// Attaches a value to the object at `Pointer`.
-    fn hsaKmtSetMemoryUserData(Pointer: Address, UserData: *mut c_void) {
-        Context::primary().set_user_data(Pointer.0, UserData.expose_provenance())
+    fn hsaKmtSetMemoryUserData, hsaKmtSetMemoryUserDataCtx(context, Pointer: Address, UserData: *mut c_void) {
+        context.set_user_data(Pointer.0, UserData.expose_provenance())
     }
 }

@@ -8,66 +8,85 @@ use hsakmt_core::manager::SharedHandle;
 use hsakmt_core::node::NodeId;
 
 use super::argument::{Address, In, Out};
-use super::{convert, entry, opened};
+use super::{convert, opened, twins};
 use crate::context::Context;
 use crate::ctypes::*;
 
-entry! {
+/// Bit of `HSA_REGISTER_MEM_FLAGS`: an address is wanted even without nodes.
+const REQUIRES_ADDRESS: u32 = 1;
+
+twins! {
     /// Names a buffer for other processes.
-    fn hsaKmtShareMemory(MemoryAddress: Address, SizeInBytes: u64, SharedMemoryHandle: Out<HsaSharedMemoryHandle>) {
-        let context = opened()?;
+    fn hsaKmtShareMemory, hsaKmtShareMemoryCtx(
+        context,
+        MemoryAddress: Address,
+        SizeInBytes: u64,
+        SharedMemoryHandle: Out<HsaSharedMemoryHandle>,
+    ) {
+        let context = opened(context)?;
         let mut place = SharedMemoryHandle.required()?;
         place.set(context.share(MemoryAddress.0, SizeInBytes as usize)?.to_words());
         Ok(())
     }
 
     /// Takes another process's buffer over, registered to no nodes.
-    fn hsaKmtRegisterSharedHandle(
+    fn hsaKmtRegisterSharedHandle, hsaKmtRegisterSharedHandleCtx(
+        context,
         SharedMemoryHandle: In<HsaSharedMemoryHandle>,
         MemoryAddress: Out<*mut c_void>,
         SizeInBytes: Out<u64>,
     ) {
-        import(opened()?, SharedMemoryHandle, MemoryAddress, SizeInBytes, None)
+        import(opened(context)?, SharedMemoryHandle, MemoryAddress, SizeInBytes, None)
     }
 
     /// Takes another process's buffer over.
-    fn hsaKmtRegisterSharedHandleToNodes(
+    fn hsaKmtRegisterSharedHandleToNodes, hsaKmtRegisterSharedHandleToNodesCtx(
+        context,
         SharedMemoryHandle: In<HsaSharedMemoryHandle>,
         MemoryAddress: Out<*mut c_void>,
         SizeInBytes: Out<u64>,
         NumberOfNodes: u64,
         NodeArray: In<u32>,
     ) {
-        let context = opened()?;
+        let context = opened(context)?;
         let nodes = NodeArray.nodes(NumberOfNodes)?;
         let nodes = (!NodeArray.is_missing()).then_some(nodes.as_slice());
         import(context, SharedMemoryHandle, MemoryAddress, SizeInBytes, nodes)
     }
 
     /// Takes a dmabuf over.
-    fn hsaKmtRegisterGraphicsHandleToNodes(
+    fn hsaKmtRegisterGraphicsHandleToNodes, hsaKmtRegisterGraphicsHandleToNodesCtx(
+        context,
         GraphicsResourceHandle: u64,
         GraphicsResourceInfo: Out<HsaGraphicsResourceInfo>,
         NumberOfNodes: u64,
         NodeArray: In<u32>,
     ) {
-        let context = opened()?;
-        let nodes = NodeArray.nodes(NumberOfNodes)?;
-        let mut place = GraphicsResourceInfo.required()?;
-        // A list of no nodes is an error; no list at all is none.
-        let nodes = (!NodeArray.is_missing() || NumberOfNodes != 0).then_some(nodes.as_slice());
-        place.set(convert::graphics(&context.register_graphics(GraphicsResourceHandle as i32, nodes, false)?));
-        Ok(())
+        graphics(context, GraphicsResourceHandle, GraphicsResourceInfo, NumberOfNodes, NodeArray, 0)
+    }
+
+    /// Takes a dmabuf over; a flag gives it an address even without nodes.
+    fn hsaKmtRegisterGraphicsHandleToNodesExt, hsaKmtRegisterGraphicsHandleToNodesExtCtx(
+        context,
+        GraphicsResourceHandle: u64,
+        GraphicsResourceInfo: Out<HsaGraphicsResourceInfo>,
+        NumberOfNodes: u64,
+        NodeArray: In<u32>,
+        RegisterFlags: HsaRegisterMemFlags,
+    ) {
+        let flags = RegisterFlags.Value;
+        graphics(context, GraphicsResourceHandle, GraphicsResourceInfo, NumberOfNodes, NodeArray, flags)
     }
 
     /// A dmabuf of the buffer that holds a range, and where in it the range lies.
-    fn hsaKmtExportDMABufHandle(
+    fn hsaKmtExportDMABufHandle, hsaKmtExportDMABufHandleCtx(
+        context,
         MemoryAddress: Address,
         MemorySizeInBytes: u64,
         DMABufFd: Out<i32>,
         Offset: Out<u64>,
     ) {
-        let context = opened()?;
+        let context = opened(context)?;
         let (mut file, mut place) = (DMABufFd.required()?, Offset.required()?);
         let (fd, offset) = context.export_dmabuf(MemoryAddress.0, MemorySizeInBytes as usize)?;
         file.set(fd);
@@ -76,9 +95,32 @@ entry! {
     }
 
     /// Unmaps from every GPU, as `hsaKmtUnmapMemoryToGPU`.
-    fn hsaKmtUnmapGraphicHandle(_NodeId: u32, FlatMemoryAddress: u64, _SizeInBytes: u64) {
-        Context::primary().unmap(FlatMemoryAddress as usize)
+    fn hsaKmtUnmapGraphicHandle, hsaKmtUnmapGraphicHandleCtx(
+        context,
+        _NodeId: u32,
+        FlatMemoryAddress: u64,
+        _SizeInBytes: u64,
+    ) {
+        context.unmap(FlatMemoryAddress as usize)
     }
+}
+
+fn graphics(
+    context: Context,
+    file: u64,
+    answer: Out<HsaGraphicsResourceInfo>,
+    count: u64,
+    list: In<u32>,
+    flags: u32,
+) -> Result<()> {
+    let context = opened(context)?;
+    let nodes = list.nodes(count)?;
+    let mut place = answer.required()?;
+    // A list of no nodes is an error; no list at all is none.
+    let nodes = (!list.is_missing() || count != 0).then_some(nodes.as_slice());
+    let taken = context.register_graphics(file as i32, nodes, flags & REQUIRES_ADDRESS != 0)?;
+    place.set(convert::graphics(&taken));
+    Ok(())
 }
 
 fn import(

@@ -5,24 +5,35 @@ use hsakmt_core::error::{Error, Result};
 use hsakmt_core::node::NodeId;
 
 use super::argument::{Address, In, InOut, Out};
-use super::{entry, opened};
-use crate::context::Context;
+use super::{opened, twins};
 use crate::ctypes::HSA_SVM_ATTRIBUTE;
 
 /// As many attributes as the ioctl's size field (14 bits, 24 bytes of which are not attributes) can tell. More are
 /// refused before any is read.
 const MOST_ATTRIBUTES: u32 = (0x3fff - 24) / 8;
 
-entry! {
+twins! {
     /// Sets attributes of a range.
-    fn hsaKmtSVMSetAttr(start_addr: Address, size: u64, nattr: u32, attrs: In<HSA_SVM_ATTRIBUTE>) {
-        let context = opened()?;
+    fn hsaKmtSVMSetAttr, hsaKmtSVMSetAttrCtx(
+        context,
+        start_addr: Address,
+        size: u64,
+        nattr: u32,
+        attrs: In<HSA_SVM_ATTRIBUTE>,
+    ) {
+        let context = opened(context)?;
         context.set_svm_attributes(start_addr.0, size as usize, &attributes(attrs, nattr)?)
     }
 
     /// Reads attributes of a range.
-    fn hsaKmtSVMGetAttr(start_addr: Address, size: u64, nattr: u32, attrs: InOut<HSA_SVM_ATTRIBUTE>) {
-        let context = opened()?;
+    fn hsaKmtSVMGetAttr, hsaKmtSVMGetAttrCtx(
+        context,
+        start_addr: Address,
+        size: u64,
+        nattr: u32,
+        attrs: InOut<HSA_SVM_ATTRIBUTE>,
+    ) {
+        let context = opened(context)?;
         let mut named = attributes(attrs.input(), nattr)?;
         context.svm_attributes(start_addr.0, size as usize, &mut named)?;
         let answers = named.iter().map(|named| HSA_SVM_ATTRIBUTE { r#type: named.kind, value: named.value });
@@ -31,33 +42,33 @@ entry! {
     }
 
     /// Turns XNACK on or off.
-    fn hsaKmtSetXNACKMode(enable: i32) {
-        Context::primary().xnack_mode(Some(enable)).map(|_| ())
+    fn hsaKmtSetXNACKMode, hsaKmtSetXNACKModeCtx(context, enable: i32) {
+        context.xnack_mode(Some(enable)).map(|_| ())
     }
 
     /// Whether XNACK is on.
-    fn hsaKmtGetXNACKMode(enable: Out<i32>) {
-        let context = opened()?;
+    fn hsaKmtGetXNACKMode, hsaKmtGetXNACKModeCtx(context, enable: Out<i32>) {
+        let context = opened(context)?;
         let mut place = enable.required()?;
         place.set(context.xnack_mode(None)?);
         Ok(())
     }
 
     /// Bytes of device memory that can still be had.
-    fn hsaKmtAvailableMemory(Node: u32, AvailableBytes: Out<u64>) {
-        let context = opened()?;
+    fn hsaKmtAvailableMemory, hsaKmtAvailableMemoryCtx(context, Node: u32, AvailableBytes: Out<u64>) {
+        let context = opened(context)?;
         let mut place = AvailableBytes.required()?;
         place.set(context.available_memory(NodeId(Node))?);
         Ok(())
     }
 
     /// Only a build for GPU address sanitizers does this.
-    fn hsaKmtReplaceAsanHeaderPage(_addr: Address) {
+    fn hsaKmtReplaceAsanHeaderPage, hsaKmtReplaceAsanHeaderPageCtx(_context, _addr: Address) {
         Err(Error::NotSupported)
     }
 
     /// Only a build for GPU address sanitizers does this.
-    fn hsaKmtReturnAsanHeaderPage(_addr: Address) {
+    fn hsaKmtReturnAsanHeaderPage, hsaKmtReturnAsanHeaderPageCtx(_context, _addr: Address) {
         Err(Error::NotSupported)
     }
 }

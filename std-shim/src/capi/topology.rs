@@ -7,8 +7,7 @@ use hsakmt_core::error::{Error, Result};
 use hsakmt_kfd::topology::{Node, Topology};
 
 use super::argument::Out;
-use super::{convert, entry, opened};
-use crate::context::Context;
+use super::{convert, opened, twins};
 use crate::ctypes::*;
 use crate::system::opened_snapshot;
 
@@ -16,10 +15,13 @@ use crate::system::opened_snapshot;
 /// nothing is written there.
 const MOST_BANKS: usize = 64;
 
-entry! {
+twins! {
     /// Takes the snapshot, unless one stands, and sets memory management up.
-    fn hsaKmtAcquireSystemProperties(SystemProperties: Out<HsaSystemProperties>) {
-        let context = opened()?;
+    fn hsaKmtAcquireSystemProperties, hsaKmtAcquireSystemPropertiesCtx(
+        context,
+        SystemProperties: Out<HsaSystemProperties>,
+    ) {
+        let context = opened(context)?;
         let mut place = SystemProperties.required()?;
         let topology = context.acquire_system_properties()?;
         place.set(convert::system(&topology));
@@ -27,15 +29,18 @@ entry! {
     }
 
     /// Drops the snapshot.
-    fn hsaKmtReleaseSystemProperties() {
-        Context::primary().release_system_properties();
+    fn hsaKmtReleaseSystemProperties, hsaKmtReleaseSystemPropertiesCtx(context) {
+        context.release_system_properties();
         Ok(())
     }
 
     /// One node.
-    fn hsaKmtGetNodeProperties(NodeId: u32, NodeProperties: Out<HsaNodeProperties>) {
+    fn hsaKmtGetNodeProperties, hsaKmtGetNodePropertiesCtx(
+        context,
+        NodeId: u32,
+        NodeProperties: Out<HsaNodeProperties>,
+    ) {
         let mut place = NodeProperties.required()?;
-        let context = Context::primary();
         let topology = opened_snapshot(context)?;
         let node = find(&topology, NodeId)?;
         place.set(convert::node(node, context.bank_count(node)?));
@@ -43,9 +48,13 @@ entry! {
     }
 
     /// A node's memory banks, and zeros behind them.
-    fn hsaKmtGetNodeMemoryProperties(NodeId: u32, NumBanks: u32, MemoryProperties: Out<HsaMemoryProperties>) {
+    fn hsaKmtGetNodeMemoryProperties, hsaKmtGetNodeMemoryPropertiesCtx(
+        context,
+        NodeId: u32,
+        NumBanks: u32,
+        MemoryProperties: Out<HsaMemoryProperties>,
+    ) {
         let mut place = MemoryProperties.required()?;
-        let context = Context::primary();
         let topology = opened_snapshot(context)?;
         let banks = context.banks(find(&topology, NodeId)?)?;
         let zeros = std::iter::repeat_n(HsaMemoryProperties::zeroed(), MOST_BANKS);
@@ -55,23 +64,29 @@ entry! {
     }
 
     /// A node's caches. Which processor asks makes no difference.
-    fn hsaKmtGetNodeCacheProperties(
+    fn hsaKmtGetNodeCacheProperties, hsaKmtGetNodeCachePropertiesCtx(
+        context,
         NodeId: u32,
         _ProcessorId: u32,
         NumCaches: u32,
         CacheProperties: Out<HsaCacheProperties>,
     ) {
         let mut place = CacheProperties.required()?;
-        let topology = opened_snapshot(Context::primary())?;
+        let topology = opened_snapshot(context)?;
         let caches = find(&topology, NodeId)?.caches.get(..NumCaches as usize).ok_or(Error::InvalidParameter)?;
         place.fill(caches.iter().map(convert::cache));
         Ok(())
     }
 
     /// A node's links to others.
-    fn hsaKmtGetNodeIoLinkProperties(NodeId: u32, NumIoLinks: u32, IoLinkProperties: Out<HsaIoLinkProperties>) {
+    fn hsaKmtGetNodeIoLinkProperties, hsaKmtGetNodeIoLinkPropertiesCtx(
+        context,
+        NodeId: u32,
+        NumIoLinks: u32,
+        IoLinkProperties: Out<HsaIoLinkProperties>,
+    ) {
         let mut place = IoLinkProperties.required()?;
-        let topology = opened_snapshot(Context::primary())?;
+        let topology = opened_snapshot(context)?;
         let links = find(&topology, NodeId)?.links.get(..NumIoLinks as usize).ok_or(Error::InvalidParameter)?;
         place.fill(links.iter().map(convert::link));
         Ok(())

@@ -22,6 +22,13 @@ c_struct! {
 }
 
 c_struct! {
+    /// `HSA_REGISTER_MEM_FLAGS`: how a buffer is taken over; passed by value. Bit 0: give it an address.
+    HsaRegisterMemFlags = 4 {
+        Value: u32 = 0,
+    }
+}
+
+c_struct! {
     /// An imported buffer.
     HsaGraphicsResourceInfo = 32 {
         MemoryAddress: *mut c_void = 0,

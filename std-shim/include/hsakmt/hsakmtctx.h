@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0
+ *
+ * Contexts, declared anew: every call of hsakmt.h on an open channel once more, with the context as its first argument.
+ *
+ * A context is a channel to the kernel with objects of its own. The plain calls of hsakmt.h mean the primary one.
+ * Contexts share nothing but the topology: an address, a handle or a registration of one is unknown in another. A
+ * HsaKFDContext is opaque; NULL is INVALID_PARAMETER, and one that is not open in this process
+ * KERNEL_IO_CHANNEL_NOT_OPENED.
+ */
+#ifndef LIBHSAKMT_HSAKMTCTX_H
+#define LIBHSAKMT_HSAKMTCTX_H
+
+#include "hsakmttypes.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct _HsaKFDContext HsaKFDContext;
+
+/* ---- Life cycle ------------------------------------------------------------------------------------------------ */
+
+/* Opens the primary context as hsaKmtOpenKFD does, and tells which it is (also with KERNEL_ALREADY_OPENED). */
+HSAKMT_STATUS HSAKMTAPI hsaKmtOpenKFDCtx(HsaKFDContext **pCtx);
+HSAKMT_STATUS HSAKMTAPI hsaKmtCloseKFDCtx(void);
+/* A new context. NOT_SUPPORTED on a kernel that gives a process only one. It has no SVM API and no userptrs. */
+HSAKMT_STATUS HSAKMTAPI hsaKmtOpenSecondaryKFDCtx(HsaKFDContext **pCtx);
+/* Ends it with all its objects. The primary one is INVALID_PARAMETER. */
+HSAKMT_STATUS HSAKMTAPI hsaKmtCloseSecondaryKFDCtx(HsaKFDContext *ctx);
+
+/* ---- Topology ---------------------------------------------------------------------------------------------------- */
+
+HSAKMT_STATUS HSAKMTAPI hsaKmtAcquireSystemPropertiesCtx(HsaKFDContext *ctx, HsaSystemProperties *SystemProperties);
+HSAKMT_STATUS HSAKMTAPI hsaKmtReleaseSystemPropertiesCtx(HsaKFDContext *ctx);
+HSAKMT_STATUS HSAKMTAPI hsaKmtGetNodePropertiesCtx(HsaKFDContext *ctx, HSAuint32 NodeId,
+                                                   HsaNodeProperties *NodeProperties);
+HSAKMT_STATUS HSAKMTAPI hsaKmtGetNodeMemoryPropertiesCtx(HsaKFDContext *ctx, HSAuint32 NodeId, HSAuint32 NumBanks,
+                                                         HsaMemoryProperties *MemoryProperties);
+HSAKMT_STATUS HSAKMTAPI hsaKmtGetNodeCachePropertiesCtx(HsaKFDContext *ctx, HSAuint32 NodeId, HSAuint32 ProcessorId,
+                                                        HSAuint32 NumCaches, HsaCacheProperties *CacheProperties);
+HSAKMT_STATUS HSAKMTAPI hsaKmtGetNodeIoLinkPropertiesCtx(HsaKFDContext *ctx, HSAuint32 NodeId, HSAuint32 NumIoLinks,
+                                                         HsaIoLinkProperties *IoLinkProperties);
+
+/* ---- Pointers ---------------------------------------------------------------------------------------------------- */
+
+HSAKMT_STATUS HSAKMTAPI hsaKmtQueryPointerInfoCtx(HsaKFDContext *ctx, const void *Pointer, HsaPointerInfo *PointerInfo);
+HSAKMT_STATUS HSAKMTAPI hsaKmtSetMemoryUserDataCtx(HsaKFDContext *ctx, const void *Pointer, void *UserData);
+
+/* ---- Memory ------------------------------------------------------------------------------------------------------ */
+
+HSAKMT_STATUS HSAKMTAPI hsaKmtAllocMemoryCtx(HsaKFDContext *ctx, HSAuint32 PreferredNode, HSAuint64 SizeInBytes,
+                                             HsaMemFlags MemFlags, void **MemoryAddress);
+HSAKMT_STATUS HSAKMTAPI hsaKmtAllocMemoryAlignCtx(HsaKFDContext *ctx, HSAuint32 PreferredNode, HSAuint64 SizeInBytes,
+                                                  HSAuint64 Alignment, HsaMemFlags MemFlags, void **MemoryAddress);
+HSAKMT_STATUS HSAKMTAPI hsaKmtFreeMemoryCtx(HsaKFDContext *ctx, void *MemoryAddress, HSAuint64 SizeInBytes);
+HSAKMT_STATUS HSAKMTAPI hsaKmtAvailableMemoryCtx(HsaKFDContext *ctx, HSAuint32 Node, HSAuint64 *AvailableBytes);
+HSAKMT_STATUS HSAKMTAPI hsaKmtRegisterMemoryCtx(HsaKFDContext *ctx, void *MemoryAddress, HSAuint64 MemorySizeInBytes);
+HSAKMT_STATUS HSAKMTAPI hsaKmtRegisterMemoryToNodesCtx(HsaKFDContext *ctx, void *MemoryAddress,
+                                                       HSAuint64 MemorySizeInBytes, HSAuint64 NumberOfNodes,
+                                                       HSAuint32 *NodeArray);
+HSAKMT_STATUS HSAKMTAPI hsaKmtRegisterMemoryWithFlagsCtx(HsaKFDContext *ctx, void *MemoryAddress,
+                                                         HSAuint64 MemorySizeInBytes, HsaMemFlags MemFlags);
+HSAKMT_STATUS HSAKMTAPI hsaKmtDeregisterMemoryCtx(HsaKFDContext *ctx, void *MemoryAddress);
+HSAKMT_STATUS HSAKMTAPI hsaKmtMapMemoryToGPUCtx(HsaKFDContext *ctx, void *MemoryAddress, HSAuint64 MemorySizeInBytes,
+                                                HSAuint64 *AlternateVAGPU);
+HSAKMT_STATUS HSAKMTAPI hsaKmtMapMemoryToGPUNodesCtx(HsaKFDContext *ctx, void *MemoryAddress,
+                                                     HSAuint64 MemorySizeInBytes, HSAuint64 *AlternateVAGPU,
+                                                     HsaMemFlags MemFlags, HSAuint64 NumberOfNodes,
+                                                     HSAuint32 *NodeArray);
+HSAKMT_STATUS HSAKMTAPI hsaKmtUnmapMemoryToGPUCtx(HsaKFDContext *ctx, void *MemoryAddress);
+
+/* ---- Memory of others -------------------------------------------------------------------------------------------- */
+
+HSAKMT_STATUS HSAKMTAPI hsaKmtRegisterGraphicsHandleToNodesCtx(HsaKFDContext *ctx, HSAuint64 GraphicsResourceHandle,
+                                                               HsaGraphicsResourceInfo *GraphicsResourceInfo,
+                                                               HSAuint64 NumberOfNodes, HSAuint32 *NodeArray);
+HSAKMT_STATUS HSAKMTAPI hsaKmtRegisterGraphicsHandleToNodesExtCtx(HsaKFDContext *ctx, HSAuint64 GraphicsResourceHandle,
+                                                                  HsaGraphicsResourceInfo *GraphicsResourceInfo,
+                                                                  HSAuint64 NumberOfNodes, HSAuint32 *NodeArray,
+                                                                  HSA_REGISTER_MEM_FLAGS RegisterFlags);
+HSAKMT_STATUS HSAKMTAPI hsaKmtExportDMABufHandleCtx(HsaKFDContext *ctx, void *MemoryAddress,
+                                                    HSAuint64 MemorySizeInBytes, int *DMABufFd, HSAuint64 *Offset);
+HSAKMT_STATUS HSAKMTAPI hsaKmtShareMemoryCtx(HsaKFDContext *ctx, void *MemoryAddress, HSAuint64 SizeInBytes,
+                                             HsaSharedMemoryHandle *SharedMemoryHandle);
+HSAKMT_STATUS HSAKMTAPI hsaKmtRegisterSharedHandleCtx(HsaKFDContext *ctx,
+                                                      const HsaSharedMemoryHandle *SharedMemoryHandle,
+                                                      void **MemoryAddress, HSAuint64 *SizeInBytes);
+HSAKMT_STATUS HSAKMTAPI hsaKmtRegisterSharedHandleToNodesCtx(HsaKFDContext *ctx,
+                                                             const HsaSharedMemoryHandle *SharedMemoryHandle,
+                                                             void **MemoryAddress, HSAuint64 *SizeInBytes,
+                                                             HSAuint64 NumberOfNodes, HSAuint32 *NodeArray);
+HSAKMT_STATUS HSAKMTAPI hsaKmtUnmapGraphicHandleCtx(HsaKFDContext *ctx, HSAuint32 NodeId, HSAuint64 FlatMemoryAddress,
+                                                    HSAuint64 SizeInBytes);
+
+/* ---- Shared virtual memory --------------------------------------------------------------------------------------- */
+
+HSAKMT_STATUS HSAKMTAPI hsaKmtSVMSetAttrCtx(HsaKFDContext *ctx, void *start_addr, HSAuint64 size, unsigned int nattr,
+                                            HSA_SVM_ATTRIBUTE *attrs);
+HSAKMT_STATUS HSAKMTAPI hsaKmtSVMGetAttrCtx(HsaKFDContext *ctx, void *start_addr, HSAuint64 size, unsigned int nattr,
+                                            HSA_SVM_ATTRIBUTE *attrs);
+HSAKMT_STATUS HSAKMTAPI hsaKmtSetXNACKModeCtx(HsaKFDContext *ctx, HSAint32 enable);
+HSAKMT_STATUS HSAKMTAPI hsaKmtGetXNACKModeCtx(HsaKFDContext *ctx, HSAint32 *enable);
+HSAKMT_STATUS HSAKMTAPI hsaKmtReplaceAsanHeaderPageCtx(HsaKFDContext *ctx, void *addr);
+HSAKMT_STATUS HSAKMTAPI hsaKmtReturnAsanHeaderPageCtx(HsaKFDContext *ctx, void *addr);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
