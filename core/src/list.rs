@@ -148,7 +148,7 @@ impl Lists {
         unsafe { words.write(u32::from(capacity)) };
         for position in 0..len {
             // SAFETY: the allocation has room for `len` ids behind the length.
-            unsafe { words.add(1 + position).write(id(position)) };
+            unsafe { words.wrapping_add(1 + position).write(id(position)) };
         }
         *head = own.as_ptr();
         Ok(list_of(own))

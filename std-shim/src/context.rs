@@ -185,45 +185,35 @@ impl Context {
             OPENS[self.index].fetch_add(1, Ordering::Relaxed);
             return Err(Error::AlreadyOpened);
         }
-        let manager = self.connect(locked.state.parked.take(), channel()?);
-        match manager {
-            Ok(manager) => locked.state.manager = Some(manager),
-            Err((error, writer)) => {
-                locked.state.parked = writer;
-                return Err(error);
-            }
-        }
+        self.connect(locked.state, channel()?)?;
         OPENS[self.index].store(1, Ordering::Relaxed);
         Ok(())
     }
 
-    /// A manager on a fresh channel; what goes wrong gives the writer back.
-    #[expect(clippy::type_complexity, reason = "said once")]
-    fn connect(
-        self,
-        parked: Option<Writer<'static, Threads, Mmap>>,
-        device: Box<dyn Backend>,
-    ) -> Result<ContextManager, (Error, Option<Writer<'static, Threads, Mmap>>)> {
+    /// A manager on a fresh channel. What goes wrong leaves the context closed, its writer parked.
+    fn connect(self, state: &mut State, device: Box<dyn Backend>) -> Result<()> {
         environment::start_log();
-        let topology = system::snapshot();
-        let Ok((_, minor)) = device.version() else { return Err((Error::NotOpened, parked)) };
+        let (_, minor) = device.version().map_err(|_| Error::NotOpened)?;
         let opened = environment::at_open(minor, self.index != 0);
         let page = PageSize::new(rustix::param::page_size()).unwrap_or(PageSize::FOUR_KIB);
-        let mut writer = match parked {
+        let mut writer = match state.parked.take() {
             Some(writer) => writer,
-            None => self.shelf.registry.writer(page, Mmap::new()).map_err(|error| (error, None))?,
+            None => self.shelf.registry.writer(page, Mmap::new())?,
         };
         // Nothing is shown before all of it stands.
         writer.close();
         self.remember(&device.fds());
         let mut manager = Manager::new(device, writer, opened);
-        if let Some(topology) = topology
+        if let Some(topology) = system::snapshot()
             && let Err(error) = system::set_up(self, &mut manager, &topology)
         {
-            return Err((error, Some(manager.into_parts().1)));
+            self.remember(&[]);
+            state.parked = Some(manager.into_parts().1);
+            return Err(error);
         }
         manager.show();
-        Ok(manager)
+        state.manager = Some(manager);
+        Ok(())
     }
 
     /// Closes once; the last close ends every object, gives their addresses back and closes the device. Blocking.

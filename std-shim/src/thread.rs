@@ -25,7 +25,7 @@ thread_local! {
 }
 
 /// Owned by no thread: what a thread without a slot points to.
-static NOBODYS: Slot = Slot::FREE;
+static NOBODYS: Slot = Slot::free();
 
 /// The domain of all contexts: [`SHARED`]'s slots.
 #[derive(Clone, Copy, Debug)]

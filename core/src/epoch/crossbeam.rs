@@ -58,7 +58,7 @@ unsafe impl Domain for Crossbeam {
     }
 
     #[inline]
-    fn enter<'l>(local: &'l mut Local) -> Guard {
+    fn enter(local: &mut Local) -> Guard {
         local.0.pin()
     }
 

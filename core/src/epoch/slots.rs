@@ -91,8 +91,10 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// Nobody's: what a thread without a slot may point to.
-    pub const FREE: Slot = Slot { active: AtomicUsize::new(0), owner: AtomicUsize::new(0) };
+    /// A free one. In a static of its own it is nobody's: what a thread without a slot may point to.
+    pub const fn free() -> Slot {
+        Slot { active: AtomicUsize::new(0), owner: AtomicUsize::new(0) }
+    }
 
     /// Whether `owner` claimed it and it has not been taken away since (a fork wipes it).
     #[inline(always)]
@@ -121,7 +123,7 @@ pub struct Slots<const N: usize, B> {
 impl<const N: usize, B: Barrier> Slots<N, B> {
     /// A domain without readers; fit for a `static`.
     pub const fn new(barrier: B) -> Slots<N, B> {
-        Slots { epoch: AtomicUsize::new(0), used: AtomicUsize::new(0), barrier, slots: [Slot::FREE; N] }
+        Slots { epoch: AtomicUsize::new(0), used: AtomicUsize::new(0), barrier, slots: [const { Slot::free() }; N] }
     }
 
     /// The barrier.
