@@ -99,6 +99,10 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         at: Option<usize>,
     ) -> Result<usize> {
         let (aperture, size, shown) = self.vram_place(gpu, size, flags)?;
+        // The CPU cannot reach an old APU's aperture: memory that the host is to write to is not to be had there.
+        if matches!(aperture, Aperture::Gpuvm(_)) && flags.contains(MemFlags::HOST_ACCESS) {
+            return Err(Error::NoMemory);
+        }
         self.reserve_birth()?;
         let start = self.take(aperture, size, alignment, at)?;
         let ioc = self.vram_ioc(flags);

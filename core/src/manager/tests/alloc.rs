@@ -279,6 +279,7 @@ fn case_78_one_object_in_each_aperture() {
     assert_eq!(query(&m, v).unwrap().size, P, "doubled only where SVM is needed");
     let request = m.driver.kernel.bos.values().last().unwrap().request;
     assert_eq!(request.va, (v - m.writer.layout().gpuvm[0].base) as u64);
+    assert_eq!(m.allocate(CPU, P, 0, VRAM | HOST, 0), Err(Error::NoMemory), "the CPU cannot reach it");
     let h = m.allocate(CPU, P, 0, VRAM | MemFlags::NO_ADDRESS, 0).unwrap();
     let c = m.allocate(CPU, P, 0, HOST, 0).unwrap();
     for address in [v, h, c] {
