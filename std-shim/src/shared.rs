@@ -143,7 +143,7 @@ mod tests {
             let start = std::ptr::from_ref(value).cast::<u8>();
             // SAFETY: reads the bytes of a live value; the types checked here have no padding that matters to equality
             // with zero, since they are made by const constructors into zeroed storage of their own.
-            (0..size_of::<T>()).map(|at| unsafe { start.add(at).read_volatile() }).collect()
+            (0..size_of::<T>()).map(|at| unsafe { start.wrapping_add(at).read_volatile() }).collect()
         }
         static LOCK: Mutex<()> = Mutex::new(());
         static REGISTRY: Registry<Threads> = Registry::with_domain(Threads);

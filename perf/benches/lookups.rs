@@ -1,0 +1,149 @@
+//! What is counted: 1,000 look-ups (or writes) in a function of its own; making the objects is not counted.
+//!
+//! | name | way |
+//! |---|---|
+//! | `walk` | a snapshot that is held: the walk alone |
+//! | `session` | the core's reader, one session for all (crossbeam-epoch) |
+//! | `one_shot` | the process's context, entered for each (slots) |
+//! | `c_entry` | `hsaKmtQueryPointerInfo` |
+//! | `miss`, `userptr` | a session, between and inside userptrs; 1,000 buffers beside them |
+//! | `set_user_data` | `hsaKmtSetMemoryUserData` |
+
+use std::hint::black_box;
+use std::mem::MaybeUninit;
+
+use hsakmt_benches::workload::{OpenContext, Scene, c_query, c_set_user_data};
+use hsakmt_core::epoch::crossbeam::Crossbeam;
+use hsakmt_core::info::PointerInfo;
+use hsakmt_core::reader::Reader;
+use iai_callgrind::{Callgrind, LibraryBenchmarkConfig, library_benchmark, library_benchmark_group, main};
+
+/// How often each function does what it does.
+const LOOK_UPS: usize = 1_000;
+
+/// The core alone: what to ask for, and who asks.
+struct Core {
+    scene: Scene,
+    reader: Reader<'static, Crossbeam>,
+    list: Vec<usize>,
+}
+
+fn core(buffers: usize, userptrs: usize, pick: fn(&Scene) -> &Vec<usize>) -> Core {
+    let scene = Scene::new(buffers, userptrs).expect("the simulated machine makes them");
+    let list = pick(&scene).iter().copied().take(LOOK_UPS).collect();
+    Core { reader: scene.reader(), scene, list }
+}
+
+fn hits(buffers: usize) -> Core {
+    core(buffers, 0, |scene| &scene.addresses.hits)
+}
+
+fn between(userptrs: usize) -> Core {
+    core(1_000, userptrs, |scene| &scene.addresses.misses)
+}
+
+fn inside(userptrs: usize) -> Core {
+    core(1_000, userptrs, |scene| &scene.addresses.userptrs)
+}
+
+/// The process's context. The first look-up, which registers the thread, is not counted.
+fn process(buffers: usize) -> OpenContext {
+    let open = OpenContext::new(buffers, 0).expect("the simulated machine makes them");
+    assert_eq!(c_query(open.addresses.hits[0], &mut MaybeUninit::uninit()), 0, "a hit");
+    open
+}
+
+#[inline(always)]
+fn used(info: &PointerInfo<'_>) -> u64 {
+    black_box(info.gpu_address.wrapping_add(info.size).wrapping_add(info.mapped.len() as u64))
+}
+
+#[inline(always)]
+fn by_session(core: &mut Core) {
+    let mut session = core.reader.session();
+    for address in &core.list {
+        session.query_pointer(*address).map_or(0, |info| used(&info));
+    }
+}
+
+// Each function returns what it was given, so that taking it apart is not counted.
+
+#[library_benchmark(setup = hits)]
+#[bench::of_1k(1_000)]
+#[bench::of_100k(100_000)]
+fn walk(mut core: Core) -> Core {
+    let mut session = core.reader.session();
+    if let Ok(snapshot) = session.snapshot() {
+        for address in &core.list {
+            used(&black_box(snapshot).query_pointer(*address));
+        }
+    }
+    drop(session);
+    core
+}
+
+#[library_benchmark(setup = hits)]
+#[bench::of_1k(1_000)]
+#[bench::of_100k(100_000)]
+fn session(mut core: Core) -> Core {
+    by_session(&mut core);
+    core
+}
+
+#[library_benchmark(setup = between)]
+#[bench::of_1k(1_000)]
+#[bench::of_100k(100_000)]
+fn miss(mut core: Core) -> Core {
+    by_session(&mut core);
+    core
+}
+
+#[library_benchmark(setup = inside)]
+#[bench::of_1k(1_000)]
+#[bench::of_100k(100_000)]
+fn userptr(mut core: Core) -> Core {
+    by_session(&mut core);
+    core
+}
+
+#[library_benchmark(setup = process)]
+#[bench::of_1k(1_000)]
+#[bench::of_100k(100_000)]
+fn one_shot(open: OpenContext) -> OpenContext {
+    for address in open.addresses.hits.iter().take(LOOK_UPS) {
+        black_box(open.context.query_pointer(*address, |info| used(&info)).is_ok());
+    }
+    open
+}
+
+#[library_benchmark(setup = process)]
+#[bench::of_1k(1_000)]
+#[bench::of_100k(100_000)]
+fn c_entry(open: OpenContext) -> OpenContext {
+    let mut info = MaybeUninit::uninit();
+    for address in open.addresses.hits.iter().take(LOOK_UPS) {
+        black_box((c_query(*address, &mut info), &mut info));
+    }
+    open
+}
+
+#[library_benchmark(setup = process)]
+#[bench::of_1k(1_000)]
+#[bench::of_100k(100_000)]
+fn set_user_data(open: OpenContext) -> OpenContext {
+    for (value, address) in open.addresses.starts.iter().take(LOOK_UPS).enumerate() {
+        black_box(c_set_user_data(*address, value));
+    }
+    open
+}
+
+library_benchmark_group!(
+    name = all;
+    benchmarks = walk, session, one_shot, c_entry, miss, userptr, set_user_data
+);
+
+// Instructions only: simulating caches would make the run several times longer and say nothing more.
+main!(
+    config = LibraryBenchmarkConfig::default().tool(Callgrind::with_args(["--cache-sim=no"]));
+    library_benchmark_groups = all
+);

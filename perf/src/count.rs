@@ -1,0 +1,89 @@
+//! Runs `benches/lookups.rs` under callgrind and reads what it counted.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::expected::Instructions;
+use crate::package;
+
+/// The compiler that builds here, and for what machine.
+pub(crate) fn compiler() -> Result<String, String> {
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let output = Command::new(rustc).arg("-vV").output().map_err(|error| format!("rustc: {error}"))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    match (field("release:"), field("commit-hash:"), field("host:")) {
+        (Some(release), Some(commit), Some(host)) => Ok(format!("rustc {release} {commit} {host}")),
+        _ => Err(format!("rustc -vV does not say what it is: {text}")),
+    }
+}
+
+/// Counts everything: name -> instructions of one look-up.
+pub(crate) fn count() -> Result<Instructions, String> {
+    installed("valgrind", "apt-get install valgrind")?;
+    installed("iai-callgrind-runner", "cargo install iai-callgrind-runner --version 0.16.1")?;
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(["bench", "--quiet", "-p", "hsakmt-perf", "--bench", "lookups", "--target-dir"]);
+    command.arg(target_folder()?).args(["--", "--output-format=json", "--nocapture=false"]);
+    command.current_dir(package()).stderr(Stdio::inherit());
+    let output = command.output().map_err(|error| format!("cargo: {error}"))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    if !output.status.success() {
+        return Err(format!("counting failed ({}); why stands above\n{text}", output.status));
+    }
+    let counted: Result<Instructions, String> = text.lines().filter(|line| line.starts_with('{')).map(read).collect();
+    counted
+        .and_then(|counted| if counted.is_empty() { Err(format!("nothing was counted:\n{text}")) } else { Ok(counted) })
+}
+
+fn installed(tool: &str, how: &str) -> Result<(), String> {
+    let asked = Command::new(tool).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    asked.map(drop).map_err(|_| format!("{tool} is missing: {how}"))
+}
+
+/// One line of the runner's report: `function/id`, and its instructions over the number of look-ups.
+fn read(line: &str) -> Result<(String, f64), String> {
+    let value: Value = serde_json::from_str(line).map_err(|error| format!("{error}: {line}"))?;
+    let name = (value["function_name"].as_str(), value["id"].as_str());
+    let metrics = &value["profiles"][0]["summaries"]["total"]["summary"]["Callgrind"]["Ir"]["metrics"];
+    // "Left" without a run before, "Both" (new, old) with one.
+    let metric = if metrics["Both"].is_null() { &metrics["Left"] } else { &metrics["Both"][0] };
+    match (name, metric["Int"].as_f64()) {
+        ((Some(function), Some(id)), Some(instructions)) => Ok((format!("{function}/{id}"), instructions / LOOK_UPS)),
+        _ => Err(format!("the runner's report is not as known: {line}")),
+    }
+}
+
+/// Look-ups in each counted function of `benches/lookups.rs`.
+const LOOK_UPS: f64 = 1_000.0;
+
+/// Where cargo builds: this program is in `<target>/<profile>` or `<target>/<profile>/deps`.
+fn target_folder() -> Result<PathBuf, String> {
+    let program = std::env::current_exe().map_err(|error| format!("where this program is: {error}"))?;
+    let folder = program.parent().unwrap_or(&program);
+    let profile = if folder.ends_with("deps") { folder.parent() } else { Some(folder) };
+    profile
+        .and_then(Path::parent)
+        .map(Path::to_owned)
+        .ok_or_else(|| format!("{}: not built by cargo", program.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_with_and_without_an_older_run_are_read() {
+        let report = |metrics: &str| {
+            let total = format!(r#"{{"summary":{{"Callgrind":{{"Ir":{{"diffs":null,"metrics":{metrics}}}}}}}}}"#);
+            format!(r#"{{"function_name":"session","id":"of_1k","profiles":[{{"summaries":{{"total":{total}}}}}]}}"#)
+        };
+        let expected = ("session/of_1k".to_owned(), 61.5);
+        assert_eq!(read(&report(r#"{"Left":{"Int":61500}}"#)), Ok(expected.clone()));
+        assert_eq!(read(&report(r#"{"Both":[{"Int":61500},{"Int":1}]}"#)), Ok(expected));
+        assert!(read("{}").is_err());
+    }
+}
