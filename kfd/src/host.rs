@@ -55,7 +55,7 @@ impl HostSpace {
     }
 
     /// Reserves addresses: exactly there, or wherever the kernel likes, with alignment and a guard kept free on both
-    /// sides while searching. `EINVAL` for a request that is not whole pages, `EEXIST` if someone owns the fixed place,
+    /// sides while searching. A fixed place is not inherited over fork: the child reserves the same one for itself. `EINVAL` for a request that is not whole pages, `EEXIST` if someone owns the fixed place,
     /// `ENOMEM` if there is no room or the kernel's choice lies outside the bounds.
     pub fn reserve(&self, request: VaRequest) -> Result<usize, Errno> {
         let VaRequest { size, align, guard, .. } = request;
@@ -85,6 +85,7 @@ impl HostSpace {
             self.unmap_own(found, size);
             return Err(Errno(libc::EEXIST));
         }
+        self.advise(address, size, Advice::LinuxDontFork);
         Ok(address)
     }
 
@@ -190,7 +191,10 @@ impl HostSpace {
         // SAFETY: the caller owns the range.
         let mapped = unsafe { mmap_anonymous(at, size, ProtFlags::empty(), RESERVED | MapFlags::FIXED) };
         match mapped.map_err(errno) {
-            Ok(_) => Ok(()),
+            Ok(_) => {
+                self.advise(address, size, Advice::LinuxDontFork);
+                Ok(())
+            }
             Err(Errno::NOMEM) => {
                 self.try_unmap(address, size)?;
                 self.reserve_at(address, size, Bounds::new(0, usize::MAX)).map(|_| ())

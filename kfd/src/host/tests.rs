@@ -215,3 +215,29 @@ fn touching_nothing_or_past_the_end_is_harmless() {
     // SAFETY: as above.
     unsafe { space.touch(usize::MAX, 2) };
 }
+
+/// Whether a forked child has nothing at this address: the flag `dc` of the mapping.
+fn stays_with_the_parent(address: usize) -> bool {
+    let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let start = format!("{address:x}-");
+    let mut lines = maps.lines().skip_while(|line| !line.starts_with(&start));
+    lines.find_map(|line| line.strip_prefix("VmFlags:")).is_some_and(|flags| flags.contains(" dc"))
+}
+
+#[test]
+fn a_child_can_reserve_the_same_fixed_place() {
+    let _alone = alone();
+    let space = HostSpace::new();
+    let free = space.reserve(request(4 * PAGE, PAGE, 0)).unwrap();
+    // SAFETY: reserved a line ago.
+    unsafe { space.release(free, 4 * PAGE) };
+    let start = space.reserve(VaRequest { fixed: Some(free), ..request(4 * PAGE, PAGE, 0) }).unwrap();
+    assert!(stays_with_the_parent(start));
+    // SAFETY: reserved above.
+    unsafe { space.map_anonymous(start, PAGE, NodeId(0), MemFlags::empty()) }.unwrap();
+    // SAFETY: reserved above.
+    unsafe { space.map_reserved(start, PAGE) }.unwrap();
+    assert!(stays_with_the_parent(start), "also after a buffer has come and gone");
+    // SAFETY: reserved above.
+    unsafe { space.release(start, 4 * PAGE) };
+}
