@@ -105,8 +105,10 @@ twins! {
         let nodes = NodeArray.nodes(NumberOfNodes)?;
         let mut other = AlternateVAGPU.optional();
         let address = context.manage(|manager| {
-            if MemoryAddress.0 != 0 && nodes.len() == 1 && !manager.is_dgpu() {
-                other.iter_mut().for_each(|place| place.set(0));
+            // Without a dGPU a list of one is MapMemoryToGPU: nobody looks at it.
+            if NumberOfNodes == 1 && !manager.is_dgpu() {
+                other.iter_mut().filter(|_| MemoryAddress.0 != 0).for_each(|place| place.set(0));
+                return manager.map(MemoryAddress.0, MemorySizeInBytes as usize);
             }
             manager.map_nodes(MemoryAddress.0, MemorySizeInBytes as usize, &nodes)
         })?;
