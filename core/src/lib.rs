@@ -24,6 +24,7 @@
 //! | [`epoch`] | when retired memory may be reused: crossbeam-epoch, or fixed reader slots |
 //! | [`pool`] | where memory comes from |
 //! | [`registry`], [`reader`] | one writer, many readers, the single store that connects them |
+//! | [`objects`] | the write side for whoever keeps their own books |
 //! | [`driver`] | what a device must answer |
 //! | `ledger`, `va`, [`manager`] | what only the writer knows, whose addresses are whose, and every verb with its undo |
 //!
@@ -61,10 +62,11 @@ pub mod info;
 mod ledger;
 pub mod list;
 mod lookup;
-mod many;
 #[cfg(feature = "alloc")]
 pub mod manager;
+mod many;
 pub mod node;
+pub mod objects;
 pub mod pool;
 pub mod reader;
 pub mod record;

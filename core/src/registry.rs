@@ -273,7 +273,8 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
         fits.then_some(record)
     }
 
-    /// Of several userptrs that share a base, the smallest.
+    /// Of several userptrs that share a base, the smallest: what the manager's Deregister and Free end first.
+    #[cfg(feature = "alloc")]
     pub(crate) fn smallest_userptr_at(&self, address: usize) -> Option<(Aperture, Record)> {
         if !self.layout().route(address).userptr {
             return None;
@@ -440,9 +441,9 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
 
     /// The part of `reserve` that an edit repeats: does nothing when the verb has reserved.
     fn top_up(&mut self, edits: usize) -> Result<()> {
-        let height = self.snapshot().height();
-        if !self.nodes.holds(edits, height) {
-            self.nodes.reserve(edits, height, &mut self.memory)?;
+        let (height, userptrs) = (self.snapshot().height(), self.snapshot().userptrs.height());
+        if !self.nodes.hold(edits, height, userptrs) {
+            self.nodes.reserve(edits, height, userptrs, &mut self.memory)?;
         }
         self.snapshots.reserve(edits, &mut self.memory)?;
         if self.layout().gpuvm_count > 0 {
@@ -503,6 +504,7 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
     fn take_back(&mut self, batch: &mut Retired) {
         self.nodes.leaves.give_all(&mut batch.trees.leaves);
         self.nodes.branches.give_all(&mut batch.trees.branches);
+        self.nodes.reaching.give_all(&mut batch.trees.reaching);
         self.snapshots.give_all(&mut batch.snapshots);
         self.layouts.give_all(&mut batch.layouts);
         self.gpuvms.give_all(&mut batch.gpuvms);
@@ -547,6 +549,8 @@ impl<'r, D: Domain + 'r, M: Memory> Drop for Writer<'r, D, M> {
             unsafe { self.nodes.leaves.dissolve(memory) };
             // SAFETY: as above.
             unsafe { self.nodes.branches.dissolve(memory) };
+            // SAFETY: as above.
+            unsafe { self.nodes.reaching.dissolve(memory) };
             // SAFETY: as above.
             unsafe { self.snapshots.dissolve(memory) };
             // SAFETY: as above.

@@ -76,10 +76,13 @@ impl Snapshot {
         self.gpuvm.map_or([Root::EMPTY; MAX_GPUVM], |roots| unsafe { *roots.as_ptr() })
     }
 
-    /// The height of the highest tree.
+    /// The height of the highest address tree.
     pub(crate) fn height(&self) -> usize {
         let fixed = [self.svm, self.svm_alt, self.mem_handle, self.cpuvm].map(Root::height);
-        let gpuvm = self.gpuvm_roots().map(Root::height);
-        fixed.into_iter().chain(gpuvm).chain([self.userptrs.height()]).max().unwrap_or(0)
+        let fixed = fixed.into_iter().max().unwrap_or(0);
+        if self.gpuvm.is_none() {
+            return fixed;
+        }
+        self.gpuvm_roots().map(Root::height).into_iter().max().unwrap_or(0).max(fixed)
     }
 }

@@ -7,8 +7,10 @@
 //! The order among several that hold an address, which callers rely on: if any *starts at* it, the smallest of these;
 //! else the greatest start, and of those the greatest size.
 
+use crate::pool::{Chain, Pool};
 use crate::record::Record;
-use crate::tree::node::{Key, NodePtr};
+use crate::tree::edit::{Limbo, Nodes};
+use crate::tree::node::{Branch, Key, NodePtr, Reach};
 use crate::tree::search::{FANOUT, rank_lt};
 use crate::tree::{LAST_KEY, Order, View};
 
@@ -17,6 +19,16 @@ use crate::tree::{LAST_KEY, Order, View};
 pub(crate) enum ByUserptr {}
 
 impl Order for ByUserptr {
+    type Beside = Reach;
+
+    fn branches(nodes: &mut Nodes) -> &mut Pool<Branch<Reach>> {
+        &mut nodes.reaching
+    }
+
+    fn limbo(limbo: &mut Limbo) -> &mut Chain<Branch<Reach>> {
+        &mut limbo.reaching
+    }
+
     fn key(record: &Record) -> Key {
         Key { address: record.cpu, size: record.size }
     }
@@ -55,10 +67,10 @@ impl<'s> View<'s, ByUserptr> {
                 starts_here = Some((branch.children[below & (FANOUT - 1)], level));
             }
             let Some(boundary) = below.checked_sub(1) else { return self.answer(starts_here, reaches, address) };
-            if let Some(left) = rightmost(&branch.ends, boundary, address) {
+            if let Some(left) = rightmost(&branch.beside.ends, boundary, address) {
                 reaches = Some((branch.children[left & (FANOUT - 1)], level));
             }
-            if branch.ends[boundary & (FANOUT - 1)] <= address {
+            if branch.beside.ends[boundary & (FANOUT - 1)] <= address {
                 return self.answer(starts_here, reaches, address);
             }
             node = branch.children[boundary & (FANOUT - 1)];
@@ -91,7 +103,7 @@ impl<'s> View<'s, ByUserptr> {
         let (mut node, height) = reaches?;
         for _ in 0..height {
             let branch = self.branch(node);
-            node = *branch.children.get(rightmost(&branch.ends, FANOUT, address)?)?;
+            node = *branch.children.get(rightmost(&branch.beside.ends, FANOUT, address)?)?;
         }
         self.leaf(node).used().iter().rev().find(|record| end(record) > address)
     }
@@ -106,7 +118,7 @@ impl<'s> View<'s, ByUserptr> {
         let smallest = self.smallest_at(address)?;
         // Keys of equal address stand together, so the greatest is the last at or below `address`.
         let greatest = self.floor(address)?;
-        (smallest.id == greatest.id).then_some(smallest)
+        (smallest.start == greatest.start).then_some(smallest)
     }
 }
 

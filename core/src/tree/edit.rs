@@ -9,7 +9,7 @@
 
 use core::ptr::NonNull;
 
-use super::node::{Branch, Child, Key, Leaf, NodePtr};
+use super::node::{Beside, Branch, Child, Key, Leaf, NodePtr, Reach};
 use super::search::FANOUT;
 use super::{MAX_HEIGHT, Order, Root};
 use crate::error::{Error, Result};
@@ -19,44 +19,54 @@ use crate::record::Record;
 /// Tree nodes at hand.
 pub(crate) struct Nodes {
     pub(crate) leaves: Pool<Leaf>,
-    pub(crate) branches: Pool<Branch>,
+    pub(crate) branches: Pool<Branch<()>>,
+    pub(crate) reaching: Pool<Branch<Reach>>,
 }
 
 /// Tree nodes that the newest version does not use, but an older one may.
 pub(crate) struct Limbo {
     pub(crate) leaves: Chain<Leaf>,
-    pub(crate) branches: Chain<Branch>,
+    pub(crate) branches: Chain<Branch<()>>,
+    pub(crate) reaching: Chain<Branch<Reach>>,
 }
 
 impl Limbo {
     pub(crate) const fn new() -> Limbo {
-        Limbo { leaves: Chain::new(), branches: Chain::new() }
+        Limbo { leaves: Chain::new(), branches: Chain::new(), reaching: Chain::new() }
     }
 }
 
 impl Nodes {
     pub(crate) const fn new() -> Nodes {
-        Nodes { leaves: Pool::new(), branches: Pool::new() }
+        Nodes { leaves: Pool::new(), branches: Pool::new(), reaching: Pool::new() }
     }
 
-    /// Makes `edits` edits of trees at most `height` high impossible to fail.
-    pub(crate) fn reserve(&mut self, edits: usize, height: usize, memory: &mut impl Memory) -> Result<()> {
-        let (leaves, branches) = Self::worst(edits, height);
-        self.leaves.reserve(leaves, memory)?;
-        self.branches.reserve(branches, memory)
+    /// Makes `edits` edits impossible to fail: of address trees at most `height` high, and of the userptr tree, whose
+    /// height is `userptrs`.
+    pub(crate) fn reserve(
+        &mut self,
+        edits: usize,
+        height: usize,
+        userptrs: usize,
+        memory: &mut impl Memory,
+    ) -> Result<()> {
+        self.leaves.reserve(edits.saturating_mul(4), memory)?;
+        self.branches.reserve(worst(edits, height), memory)?;
+        self.reaching.reserve(worst(edits, userptrs), memory)
     }
 
-    /// Whether that is so already.
-    pub(crate) fn holds(&self, edits: usize, height: usize) -> bool {
-        let (leaves, branches) = Self::worst(edits, height);
-        self.leaves.available() >= leaves && self.branches.available() >= branches
+    /// Whether they are so already.
+    pub(crate) fn hold(&self, edits: usize, height: usize, userptrs: usize) -> bool {
+        self.leaves.available() >= edits.saturating_mul(4)
+            && self.branches.available() >= worst(edits, height)
+            && self.reaching.available() >= worst(edits, userptrs)
     }
+}
 
-    /// Each edit takes at most two nodes per level and a new top, in each of two trees, which grow by a level.
-    fn worst(edits: usize, height: usize) -> (usize, usize) {
-        let levels = height.saturating_add(edits).min(MAX_HEIGHT);
-        (edits.saturating_mul(4), edits.saturating_mul(2 * (2 * levels + 1)))
-    }
+/// Each edit takes at most two nodes per level and a new top; the tree grows by a level.
+fn worst(edits: usize, height: usize) -> usize {
+    let levels = height.saturating_add(edits).min(MAX_HEIGHT);
+    edits.saturating_mul(2 * levels + 1)
 }
 
 /// One edit of one tree.
@@ -86,7 +96,7 @@ impl Edit<'_> {
         }
         match self.insert_at::<O>(node, height, record, Edge { left: true, right: true })? {
             (whole, None) => Ok(Root::new(whole.node, height)),
-            (left, Some(right)) => Ok(Root::new(self.new_branch([left, right].into_iter())?.node, height + 1)),
+            (left, Some(right)) => Ok(Root::new(self.new_branch::<O>([left, right].into_iter())?.node, height + 1)),
         }
     }
 
@@ -101,11 +111,11 @@ impl Edit<'_> {
         let (node, height) = root.top().ok_or(Error::Failed)?;
         let Some(top) = self.remove_at::<O>(node, height, key)? else { return Ok(Root::EMPTY) };
         if height > 0 {
-            let branch = *branch_of(top.node);
+            let branch = *branch_of::<O::Beside>(top.node);
             if let (Some(only), None) = (branch.child(0), branch.child(1)) {
                 // A top with one child is of no use.
                 // SAFETY: made by this edit (a removal copies its whole path), in no chain, seen by nobody.
-                unsafe { self.nodes.branches.give(top.node.branch()) };
+                unsafe { O::branches(self.nodes).give(top.node.branch()) };
                 return Ok(Root::new(only.node, height - 1));
             }
         }
@@ -116,7 +126,7 @@ impl Edit<'_> {
         if height == 0 {
             return self.insert_leaf::<O>(node, record, edge);
         }
-        let old = *branch_of(node);
+        let old = *branch_of::<O::Beside>(node);
         let position = old.position(O::key(record));
         let child = old.child(position).ok_or(Error::Failed)?;
         let below = Edge { left: edge.left && position == 0, right: edge.right && position + 1 == old.len() };
@@ -124,14 +134,14 @@ impl Edit<'_> {
         let before = old.used().take(position);
         let after = old.used().skip(position + 1);
         let children = before.chain([child]).chain(split).chain(after);
-        self.retire_branch(node);
+        self.retire_branch::<O>(node);
         let total = old.len() + usize::from(split.is_some());
         if total <= FANOUT {
-            return Ok((self.new_branch(children)?, None));
+            return Ok((self.new_branch::<O>(children)?, None));
         }
         let cut = cut(position + 1, total, edge);
-        let left = self.new_branch(children.clone().take(cut))?;
-        let right = self.new_branch(children.skip(cut))?;
+        let left = self.new_branch::<O>(children.clone().take(cut))?;
+        let right = self.new_branch::<O>(children.skip(cut))?;
         Ok((left, Some(right)))
     }
 
@@ -166,15 +176,15 @@ impl Edit<'_> {
             return Ok(NodePtr::from_leaf(leaf.0));
         }
         // Neither keys nor ends change, so what the branch knows of the child stays true.
-        let old = branch_of(node);
+        let old = branch_of::<O::Beside>(node);
         let position = old.position(key);
         let child = old.children.get(position).ok_or(Error::Failed)?;
         let child = self.replace_at::<O>(*child, height - 1, record)?;
-        let mut branch = Fresh(self.nodes.branches.copy(old).ok_or(Error::NoMemory)?);
+        let mut branch = Fresh(O::branches(self.nodes).copy(old).ok_or(Error::NoMemory)?);
         if let Some(slot) = branch.get().children.get_mut(position) {
             *slot = child;
         }
-        self.retire_branch(node);
+        self.retire_branch::<O>(node);
         Ok(NodePtr::from_branch(branch.0))
     }
 
@@ -188,7 +198,7 @@ impl Edit<'_> {
             self.retire_leaf(node);
             return Ok(left);
         }
-        let old = *branch_of(node);
+        let old = *branch_of::<O::Beside>(node);
         let position = old.position(key);
         let child = old.child(position).ok_or(Error::Failed)?;
         let child = self.remove_at::<O>(child.node, height - 1, key)?;
@@ -198,8 +208,8 @@ impl Edit<'_> {
         };
         let children = old.used().take(from).chain(joined).chain(old.used().skip(to));
         let rest = old.len() - (to - from) + usize::from(joined.is_some());
-        let left = if rest > 0 { Some(self.new_branch(children)?) } else { None };
-        self.retire_branch(node);
+        let left = if rest > 0 { Some(self.new_branch::<O>(children)?) } else { None };
+        self.retire_branch::<O>(node);
         Ok(left)
     }
 
@@ -207,18 +217,21 @@ impl Edit<'_> {
     /// the neighbour's entries move into it. Returns which children of `parent` the result replaces.
     fn join<O: Order>(
         &mut self,
-        parent: &Branch,
+        parent: &Branch<O::Beside>,
         at: usize,
         child: Child,
         height: usize,
     ) -> (usize, Option<Child>, usize) {
-        let right =
-            parent.child(at + 1).filter(|other| len_of(child.node, height) + len_of(other.node, height) <= FANOUT);
+        let right = parent.child(at + 1).filter(|other| {
+            len_of::<O::Beside>(child.node, height) + len_of::<O::Beside>(other.node, height) <= FANOUT
+        });
         if let Some(right) = right {
             return (at, Some(self.merge::<O>(child, right, child, height)), at + 2);
         }
         let left = at.checked_sub(1).and_then(|before| parent.child(before));
-        match left.filter(|other| len_of(child.node, height) + len_of(other.node, height) <= FANOUT) {
+        match left
+            .filter(|other| len_of::<O::Beside>(child.node, height) + len_of::<O::Beside>(other.node, height) <= FANOUT)
+        {
             Some(left) => (at - 1, Some(self.merge::<O>(left, child, child, height)), at + 1),
             None => (at, Some(child), at + 1),
         }
@@ -234,10 +247,10 @@ impl Edit<'_> {
             self.retire_leaf(other);
             return summary_of_leaf::<O>(leaf.0);
         }
-        let (a, b) = (*branch_of(left.node), *branch_of(right.node));
-        let mut branch = Fresh(fresh.node.branch());
+        let (a, b) = (*branch_of::<O::Beside>(left.node), *branch_of::<O::Beside>(right.node));
+        let mut branch = Fresh(fresh.node.branch::<O::Beside>());
         branch.get().fill(a.used().chain(b.used()));
-        self.retire_branch(other);
+        self.retire_branch::<O>(other);
         summary_of_branch(branch.0)
     }
 
@@ -247,8 +260,8 @@ impl Edit<'_> {
         Ok(summary_of_leaf::<O>(leaf.0))
     }
 
-    fn new_branch(&mut self, children: impl Iterator<Item = Child>) -> Result<Child> {
-        let mut branch = Fresh(self.nodes.branches.make(Branch::EMPTY).ok_or(Error::NoMemory)?);
+    fn new_branch<O: Order>(&mut self, children: impl Iterator<Item = Child>) -> Result<Child> {
+        let mut branch = Fresh(O::branches(self.nodes).make(Branch::EMPTY).ok_or(Error::NoMemory)?);
         branch.get().fill(children);
         Ok(summary_of_branch(branch.0))
     }
@@ -259,9 +272,9 @@ impl Edit<'_> {
         unsafe { self.limbo.leaves.push(node.leaf()) };
     }
 
-    fn retire_branch(&mut self, node: NodePtr) {
-        // SAFETY: as in `retire_leaf`, for the branch pool.
-        unsafe { self.limbo.branches.push(node.branch()) };
+    fn retire_branch<O: Order>(&mut self, node: NodePtr) {
+        // SAFETY: as in `retire_leaf`, for the pool of this order's branches.
+        unsafe { O::limbo(self.limbo).push(node.branch()) };
     }
 }
 
@@ -301,13 +314,13 @@ fn leaf_of<'a>(node: NodePtr) -> &'a Leaf {
 }
 
 /// A branch of the old version, or of this edit.
-fn branch_of<'a>(node: NodePtr) -> &'a Branch {
+fn branch_of<'a, B>(node: NodePtr) -> &'a Branch<B> {
     // SAFETY: as in `leaf_of`.
     unsafe { node.branch().as_ref() }
 }
 
-fn len_of(node: NodePtr, height: usize) -> usize {
-    if height == 0 { leaf_of(node).len() } else { branch_of(node).len() }
+fn len_of<B: Beside>(node: NodePtr, height: usize) -> usize {
+    if height == 0 { leaf_of(node).len() } else { branch_of::<B>(node).len() }
 }
 
 fn summary_of_leaf<O: Order>(leaf: NonNull<Leaf>) -> Child {
@@ -317,9 +330,9 @@ fn summary_of_leaf<O: Order>(leaf: NonNull<Leaf>) -> Child {
     Child { node, key: used.first().map_or(Key { address: 0, size: 0 }, O::key), end }
 }
 
-fn summary_of_branch(branch: NonNull<Branch>) -> Child {
+fn summary_of_branch<B: Beside>(branch: NonNull<Branch<B>>) -> Child {
     let node = NodePtr::from_branch(branch);
-    let used = branch_of(node);
+    let used = branch_of::<B>(node);
     let end = used.used().map(|child| child.end).max().unwrap_or(0);
     Child { node, key: used.child(0).map_or(Key { address: 0, size: 0 }, |child| child.key), end }
 }

@@ -15,8 +15,10 @@ pub(crate) mod search;
 use core::marker::PhantomData;
 use core::ptr::{self, NonNull};
 
+use crate::pool::{Chain, Pool};
 use crate::record::Record;
-use node::{Branch, Key, Leaf, NodePtr};
+use edit::{Limbo, Nodes};
+use node::{Beside, Branch, Key, Leaf, NodePtr};
 use search::{rank_le, rank_lt};
 
 /// More than any tree that fits in memory needs: nodes are at least half full but for the two edges.
@@ -27,6 +29,15 @@ pub(crate) const LAST_KEY: usize = search::UNUSED - 1;
 
 /// What an index is sorted by.
 pub(crate) trait Order {
+    /// What its branches know beside keys and children.
+    type Beside: Beside;
+
+    /// Where its branches come from.
+    fn branches(nodes: &mut Nodes) -> &mut Pool<Branch<Self::Beside>>;
+
+    /// Where they go when the newest version does not use them.
+    fn limbo(limbo: &mut Limbo) -> &mut Chain<Branch<Self::Beside>>;
+
     /// A record's key here.
     fn key(record: &Record) -> Key;
 
@@ -39,6 +50,16 @@ pub(crate) trait Order {
 pub(crate) enum ByAddress {}
 
 impl Order for ByAddress {
+    type Beside = ();
+
+    fn branches(nodes: &mut Nodes) -> &mut Pool<Branch<()>> {
+        &mut nodes.branches
+    }
+
+    fn limbo(limbo: &mut Limbo) -> &mut Chain<Branch<()>> {
+        &mut limbo.branches
+    }
+
     fn key(record: &Record) -> Key {
         Key { address: record.start, size: 0 }
     }
@@ -66,7 +87,7 @@ impl<O> Copy for Root<O> {}
 /// Low bits of a node pointer that hold the height.
 const HEIGHT_BITS: usize = 15;
 const _: () = assert!(MAX_HEIGHT <= HEIGHT_BITS);
-const _: () = assert!(align_of::<Leaf>() > HEIGHT_BITS && align_of::<Branch>() > HEIGHT_BITS);
+const _: () = assert!(align_of::<Leaf>() > HEIGHT_BITS && align_of::<Branch<()>>() > HEIGHT_BITS);
 
 impl<O: Order> Root<O> {
     pub(crate) const EMPTY: Root<O> = Root { tagged: ptr::null_mut(), order: PhantomData };
@@ -133,8 +154,8 @@ impl<'s, O: Order> View<'s, O> {
 
     /// The branch behind a pointer found above height 0 of this view.
     #[inline(always)]
-    pub(crate) fn branch(self, node: NodePtr) -> &'s Branch {
-        // SAFETY: as in `leaf`; above height 0 nodes are branches.
+    pub(crate) fn branch(self, node: NodePtr) -> &'s Branch<O::Beside> {
+        // SAFETY: as in `leaf`; above height 0 nodes are branches, of the index that the view is of.
         unsafe { node.branch().as_ref() }
     }
 

@@ -1,9 +1,9 @@
 //! The two kinds of tree nodes, immutable once published.
 //!
 //! A [`Leaf`] holds records, a [`Branch`] children. Both keep their keys in front, packed: a search touches two lines
-//! of keys and then exactly the line it wants. A branch's keys are the exact minima of its children. `sizes` and
-//! `ends` are used by the userptr index only ([`crate::userptr`]): the second half of its keys, and how far any
-//! interval below the child reaches.
+//! of keys and then exactly the line it wants. A branch's keys are the exact minima of its children. What an index
+//! needs to know beside them is its own ([`Beside`]): nothing for addresses; for userptrs, whose intervals overlap, the
+//! second half of the keys and how far any interval below the child reaches.
 
 use core::ptr::NonNull;
 
@@ -36,14 +36,57 @@ pub(crate) struct Leaf {
 #[repr(C)]
 #[cfg_attr(target_pointer_width = "64", repr(align(64)))]
 #[cfg_attr(not(target_pointer_width = "64"), repr(align(16)))]
-pub(crate) struct Branch {
+pub(crate) struct Branch<B> {
     pub(crate) keys: [usize; FANOUT],
     pub(crate) children: [NodePtr; FANOUT],
+    pub(crate) beside: B,
+}
+
+/// What a branch knows of each child beside the address of its first key.
+pub(crate) trait Beside: Copy {
+    const EMPTY: Self;
+
+    /// The size in the child's smallest key, and the greatest end below it.
+    fn get(&self, position: usize) -> (usize, usize);
+
+    fn set(&mut self, position: usize, size: usize, end: usize);
+}
+
+impl Beside for () {
+    const EMPTY: Self = ();
+
+    fn get(&self, _: usize) -> (usize, usize) {
+        (0, 0)
+    }
+
+    fn set(&mut self, _: usize, _: usize, _: usize) {}
+}
+
+/// Beside the children of the userptr index.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct Reach {
     pub(crate) sizes: [usize; FANOUT],
     pub(crate) ends: [usize; FANOUT],
 }
 
-const _: () = assert!(core::mem::offset_of!(Leaf, keys) == 0 && core::mem::offset_of!(Branch, keys) == 0);
+impl Beside for Reach {
+    const EMPTY: Self = Reach { sizes: [0; FANOUT], ends: [0; FANOUT] };
+
+    fn get(&self, position: usize) -> (usize, usize) {
+        let of = |list: &[usize; FANOUT]| list.get(position).copied().unwrap_or(0);
+        (of(&self.sizes), of(&self.ends))
+    }
+
+    fn set(&mut self, position: usize, size: usize, end: usize) {
+        if let (Some(known_size), Some(known_end)) = (self.sizes.get_mut(position), self.ends.get_mut(position)) {
+            (*known_size, *known_end) = (size, end);
+        }
+    }
+}
+
+const _: () = assert!(core::mem::offset_of!(Leaf, keys) == 0);
+const _: () = assert!(core::mem::offset_of!(Branch<()>, keys) == 0 && core::mem::offset_of!(Branch<Reach>, keys) == 0);
 
 /// A leaf or a branch; the height above it tells which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +100,7 @@ impl NodePtr {
         NodePtr(leaf.cast())
     }
 
-    pub(crate) fn from_branch(branch: NonNull<Branch>) -> NodePtr {
+    pub(crate) fn from_branch<B>(branch: NonNull<Branch<B>>) -> NodePtr {
         NodePtr(branch.cast())
     }
 
@@ -67,7 +110,7 @@ impl NodePtr {
     }
 
     #[inline(always)]
-    pub(crate) fn branch(self) -> NonNull<Branch> {
+    pub(crate) fn branch<B>(self) -> NonNull<Branch<B>> {
         self.0.cast()
     }
 
@@ -125,9 +168,9 @@ impl Leaf {
     }
 }
 
-impl Branch {
-    pub(crate) const EMPTY: Branch =
-        Branch { keys: [UNUSED; FANOUT], children: [NodePtr::DANGLING; FANOUT], sizes: [0; FANOUT], ends: [0; FANOUT] };
+impl<B: Beside> Branch<B> {
+    pub(crate) const EMPTY: Branch<B> =
+        Branch { keys: [UNUSED; FANOUT], children: [NodePtr::DANGLING; FANOUT], beside: B::EMPTY };
 
     #[inline]
     pub(crate) fn len(&self) -> usize {
@@ -137,11 +180,8 @@ impl Branch {
     /// What the branch knows of the child at `position`.
     pub(crate) fn child(&self, position: usize) -> Option<Child> {
         let address = self.keys.get(position).copied().filter(|address| *address != UNUSED)?;
-        Some(Child {
-            node: *self.children.get(position)?,
-            key: Key { address, size: *self.sizes.get(position)? },
-            end: *self.ends.get(position)?,
-        })
+        let (size, end) = self.beside.get(position);
+        Some(Child { node: *self.children.get(position)?, key: Key { address, size }, end })
     }
 
     /// All children in use.
@@ -152,8 +192,9 @@ impl Branch {
     /// The child whose subtree `key` belongs to.
     pub(crate) fn position(&self, key: Key) -> usize {
         let below = rank_lt(&self.keys, key.address);
-        let here = self.keys.iter().zip(&self.sizes).skip(below);
-        let equal = here.take_while(|(address, size)| **address == key.address && **size <= key.size).count();
+        let here = self.keys.iter().enumerate().skip(below);
+        let equal =
+            here.take_while(|(at, address)| **address == key.address && self.beside.get(*at).0 <= key.size).count();
         (below + equal).saturating_sub(1)
     }
 
@@ -166,11 +207,10 @@ impl Branch {
     }
 
     pub(crate) fn set(&mut self, position: usize, child: Child) {
-        let slots = (self.keys.get_mut(position), self.children.get_mut(position));
-        let more = (self.sizes.get_mut(position), self.ends.get_mut(position));
-        if let ((Some(key), Some(node)), (Some(size), Some(end))) = (slots, more) {
-            (*key, *node, *size, *end) = (child.key.address, child.node, child.key.size, child.end);
+        if let (Some(key), Some(node)) = (self.keys.get_mut(position), self.children.get_mut(position)) {
+            (*key, *node) = (child.key.address, child.node);
         }
+        self.beside.set(position, child.key.size, child.end);
     }
 }
 

@@ -1,0 +1,209 @@
+//! The write side for whoever keeps their own books: objects stated as plain values, without the memory manager.
+//!
+//! Firmware that knows its buffers, a debugger that mirrors another process, a test. Each call checks what the trees rely
+//! on (bounds, no overlap, sizes that do not wrap), makes one edit and publishes it; a call that fails has changed
+//! nothing. The memory manager does not come this way: it knows these things already.
+
+use crate::aperture::Aperture;
+use crate::epoch::Domain;
+use crate::error::{Error, Result};
+use crate::flags::MemFlags;
+use crate::info::PointerType;
+use crate::list::List;
+use crate::node::NodeId;
+use crate::pool::Memory;
+use crate::record::{ObjectId, Record};
+use crate::registry::{Wanted, Writer};
+
+/// An object as stated.
+#[derive(Clone, Copy, Debug)]
+pub struct Object<'a> {
+    /// What kind. [`PointerType::RegisteredUser`] is also found by its host address.
+    pub kind: PointerType,
+    /// Where the GPU sees its first page; a page multiple.
+    pub start: usize,
+    /// Bytes: of a userptr as registered, of anything else a page multiple.
+    pub size: usize,
+    /// Where the CPU sees it; 0 for nowhere. A userptr's host address.
+    pub cpu: usize,
+    /// Its node.
+    pub node: NodeId,
+    /// Its flags.
+    pub flags: MemFlags,
+    /// The caller's word.
+    pub user_data: usize,
+    /// Nodes it is registered to.
+    pub registered: &'a [NodeId],
+    /// Nodes it is mapped on.
+    pub mapped: &'a [NodeId],
+}
+
+impl<D: Domain, M: Memory> Writer<'_, D, M> {
+    /// Adds an object and publishes. O(log n). [`Error::InvalidParameter`] for one that does not lie within its aperture,
+    /// overlaps another, is no whole number of pages, or is of unknown kind; [`Error::NoMemory`].
+    pub fn insert_object(&mut self, aperture: Aperture, object: &Object<'_>) -> Result<()> {
+        let record = Record {
+            start: object.start,
+            cpu: object.cpu,
+            size: object.size,
+            user_data: object.user_data,
+            registered: List::EMPTY,
+            mapped: List::EMPTY,
+            flags: object.flags,
+            node: object.node,
+            id: ObjectId(0),
+            kind: object.kind,
+        };
+        self.check(aperture, &record)?;
+        self.reserve(1)?;
+        let registered = self.intern_nodes(object.registered)?;
+        let inserted = self.intern_nodes(object.mapped).and_then(|mapped| {
+            let done = self.insert(aperture, Record { registered, mapped, ..record });
+            done.inspect_err(|_| self.release(mapped))
+        });
+        inserted.inspect_err(|_| self.release(registered))
+    }
+
+    /// What the trees rely on.
+    fn check(&self, aperture: Aperture, record: &Record) -> Result<()> {
+        let page = self.layout().page;
+        let extent = record.extent(page);
+        let whole = page.offset(record.start) == 0 && page.offset(extent) == 0 && record.kind != PointerType::Unknown;
+        let inside = self.layout().bounds(aperture).contains_range(record.start, extent);
+        let free = self.find_inside(aperture, record.start).is_none()
+            && self.next(aperture, record.start).is_none_or(|next| next.start - record.start >= extent);
+        let twice = record.is_userptr() && self.find(record.cpu, Wanted::Exact(record.size)).is_some();
+        if record.size > 0 && whole && inside && free && !twice { Ok(()) } else { Err(Error::InvalidParameter) }
+    }
+
+    /// Takes the object that starts at `start` away and publishes. O(log n). [`Error::NotRegistered`] if there is none.
+    pub fn remove_object(&mut self, aperture: Aperture, start: usize) -> Result<()> {
+        let record = self.find_start(aperture, start).ok_or(Error::NotRegistered)?;
+        self.reserve(1)?;
+        self.remove(aperture, start)?;
+        self.release(record.registered);
+        self.release(record.mapped);
+        Ok(())
+    }
+
+    /// Notes a word beside the object at `address` (exact find, any size) and publishes. O(log n).
+    /// [`Error::NotRegistered`] if there is none.
+    #[doc(alias = "hsaKmtSetMemoryUserData")]
+    pub fn set_user_data(&mut self, address: usize, user_data: usize) -> Result<()> {
+        let (aperture, record) = self.find(address, Wanted::Any).ok_or(Error::NotRegistered)?;
+        self.reserve(1)?;
+        self.replace(aperture, Record { user_data, ..record })
+    }
+
+    /// Says on which nodes the object that starts at `start` is mapped, and publishes. O(log n).
+    pub fn set_mapped(&mut self, aperture: Aperture, start: usize, nodes: &[NodeId]) -> Result<()> {
+        let record = self.find_start(aperture, start).ok_or(Error::NotRegistered)?;
+        self.reserve(1)?;
+        let mapped = self.intern_nodes(nodes)?;
+        self.replace(aperture, Record { mapped, ..record }).inspect_err(|_| self.release(mapped))?;
+        self.release(record.mapped);
+        Ok(())
+    }
+
+    /// Says which nodes the object that starts at `start` is registered to, and publishes. O(log n).
+    pub fn set_registered(&mut self, aperture: Aperture, start: usize, nodes: &[NodeId]) -> Result<()> {
+        let record = self.find_start(aperture, start).ok_or(Error::NotRegistered)?;
+        self.reserve(1)?;
+        let registered = self.intern_nodes(nodes)?;
+        self.replace(aperture, Record { registered, ..record }).inspect_err(|_| self.release(registered))?;
+        self.release(record.registered);
+        Ok(())
+    }
+
+    /// Takes every object away and forgets the layout. Publishes after each.
+    pub fn clear_objects(&mut self) -> Result<()> {
+        let gpuvm = (0..self.layout().gpuvm_count).map(Aperture::Gpuvm);
+        let fixed = [Aperture::Svm, Aperture::SvmAlt, Aperture::MemHandle, Aperture::Cpuvm];
+        for aperture in fixed.into_iter().chain(gpuvm) {
+            while let Some(record) = self.next(aperture, 0) {
+                self.remove_object(aperture, record.start)?;
+            }
+        }
+        self.clear()
+    }
+
+    fn intern_nodes(&mut self, nodes: &[NodeId]) -> Result<List> {
+        self.intern(nodes.len(), |position| nodes.get(position).map_or(0, |node| node.0))
+    }
+}
+
+#[cfg(all(test, feature = "alloc"))]
+mod tests {
+    use super::*;
+    use crate::address::{Bounds, PageSize};
+    use crate::aperture::Layout;
+    use crate::pool::Heap;
+    use crate::registry::Registry;
+
+    fn layout() -> Layout {
+        let mut layout = Layout::empty(PageSize::FOUR_KIB);
+        (layout.svm, layout.mmap, layout.dgpu) = (Bounds::new(0x1000, 0xff_ffff), true, true);
+        layout
+    }
+
+    const BUFFER: Object<'static> = Object {
+        kind: PointerType::Allocated,
+        start: 0x4000,
+        size: 0x2000,
+        cpu: 0x4000,
+        node: NodeId(1),
+        flags: MemFlags::NON_PAGED,
+        user_data: 0,
+        registered: &[],
+        mapped: &[NodeId(1), NodeId(2)],
+    };
+
+    #[test]
+    fn objects_come_change_and_go() {
+        let mut registry = Registry::new();
+        let (mut writer, readers) = registry.split(PageSize::FOUR_KIB, Heap).unwrap();
+        writer.set_layout(layout()).unwrap();
+        writer.insert_object(Aperture::Svm, &BUFFER).unwrap();
+        let mut reader = readers.reader().unwrap();
+        let mut session = reader.session();
+        let info = session.query_pointer(0x5fff).unwrap();
+        assert_eq!((info.size, info.mapped.ids(), info.user_data), (0x2000, &[1, 2][..], 0));
+        writer.set_user_data(0x4010, 7).unwrap();
+        writer.set_mapped(Aperture::Svm, 0x4000, &[NodeId(2)]).unwrap();
+        writer.set_registered(Aperture::Svm, 0x4000, &[NodeId(1)]).unwrap();
+        let info = session.query_pointer(0x4000).unwrap();
+        assert_eq!((info.user_data, info.mapped.ids(), info.registered.ids()), (7, &[2][..], &[1][..]));
+        writer.remove_object(Aperture::Svm, 0x4000).unwrap();
+        assert_eq!(session.query_pointer(0x4000).unwrap().kind, PointerType::Unknown);
+        assert_eq!(writer.remove_object(Aperture::Svm, 0x4000), Err(Error::NotRegistered));
+    }
+
+    #[test]
+    fn what_the_trees_rely_on_is_checked() {
+        let mut registry = Registry::new();
+        let (mut writer, _) = registry.split(PageSize::FOUR_KIB, Heap).unwrap();
+        writer.set_layout(layout()).unwrap();
+        writer.insert_object(Aperture::Svm, &BUFFER).unwrap();
+        let userptr = Object { kind: PointerType::RegisteredUser, start: 0x9000, cpu: 0x123, size: 5, ..BUFFER };
+        writer.insert_object(Aperture::Svm, &userptr).unwrap();
+        let wrong = [
+            Object { start: 0x5000, ..BUFFER },
+            Object { start: 0x3000, ..BUFFER },
+            Object { start: 0x8800, ..BUFFER },
+            Object { start: 0x7000, size: 0, ..BUFFER },
+            Object { start: 0x7000, size: 0x123, ..BUFFER },
+            Object { start: 0x7000, size: usize::MAX & !0xfff, ..BUFFER },
+            Object { start: 0x100_0000, ..BUFFER },
+            Object { start: 0x7000, kind: PointerType::Unknown, ..BUFFER },
+            Object { start: 0x7000, cpu: usize::MAX, ..userptr },
+            Object { start: 0x7000, ..userptr },
+        ];
+        for object in wrong {
+            let before = writer.snapshot().generation();
+            assert_eq!(writer.insert_object(Aperture::Svm, &object), Err(Error::InvalidParameter), "{object:?}");
+            assert_eq!(writer.snapshot().generation(), before);
+        }
+        writer.clear_objects().unwrap();
+        assert_eq!(writer.snapshot().iter().count(), 0);
+    }
+}
