@@ -4,6 +4,7 @@
 mod fake;
 
 mod alloc;
+mod cases;
 mod failures;
 mod import;
 mod lifecycle;
@@ -56,6 +57,7 @@ struct Bench {
     gpuvm: Bounds,
     opened: Opened,
     options: Options,
+    page: PageSize,
 }
 
 impl Bench {
@@ -69,6 +71,7 @@ impl Bench {
             gpuvm: Bounds::new(0x100_0000, (1 << 47) - 1),
             opened: Opened::default(),
             options: Options::default(),
+            page: PageSize::FOUR_KIB,
         }
     }
 
@@ -106,7 +109,7 @@ impl Bench {
     /// Opened, not yet set up.
     fn open(&self) -> TestManager {
         let registry = Box::leak(Box::new(Registry::new()));
-        let writer = registry.writer(PageSize::FOUR_KIB, Scarce).unwrap();
+        let writer = registry.writer(self.page, Scarce).unwrap();
         Manager::new(Fake::new(self.apertures()), writer, self.opened)
     }
 
@@ -274,7 +277,7 @@ fn check(manager: &TestManager) {
             handles.push(handle);
         }
         if *aperture == Aperture::Cpuvm || (mmap && *aperture == Aperture::Svm) {
-            reserved.push((record.start, record.extent(PageSize::FOUR_KIB)));
+            reserved.push((record.start, record.extent(manager.page())));
         }
         assert!(!record.is_userptr() || entry.registrations > 0);
         assert_eq!(entry.mappings > 0, !record.mapped.is_empty());
