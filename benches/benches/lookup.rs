@@ -19,7 +19,7 @@ criterion_group! {
         .warm_up_time(Duration::from_millis(300))
         .measurement_time(Duration::from_millis(1_500))
         .sample_size(30);
-    targets = hit, miss, userptr
+    targets = hit, miss, userptr, many
 }
 criterion_main!(lookups);
 
@@ -52,6 +52,37 @@ fn userptr(criterion: &mut Criterion) {
     for userptrs in SIZES {
         let scene = Scene::new(1_000, userptrs).expect("the simulated machine makes them");
         by_crossbeam(&mut group, userptrs, &scene, &scene.addresses.userptrs);
+    }
+}
+
+/// How many at once.
+const MANY: usize = 16;
+
+/// Sixteen independent look-ups: one after the other, and side by side so that their cache misses overlap.
+fn many(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("many");
+    for buffers in SIZES {
+        let scene = Scene::new(buffers, 0).expect("the simulated machine makes them");
+        let mut reader = scene.reader();
+        let mut session = reader.session();
+        let mut batches = scene.addresses.hits.chunks_exact(MANY).cycle();
+        group.bench_function(BenchmarkId::new("16 one by one", buffers), |bencher| {
+            bencher.iter(|| {
+                for address in batches.next().unwrap_or_default() {
+                    session.query_pointer(*address).map_or(0, |info| used(&info));
+                }
+            });
+        });
+        group.bench_function(BenchmarkId::new("16 at once", buffers), |bencher| {
+            bencher.iter(|| {
+                let mut found = [PointerInfo::UNKNOWN; MANY];
+                let asked = session.query_many(batches.next().unwrap_or_default(), &mut found);
+                for info in &found {
+                    used(info);
+                }
+                asked
+            });
+        });
     }
 }
 

@@ -110,11 +110,15 @@ impl OpenContext {
     /// With so many objects. There is one at a time.
     pub fn new(buffers: usize, userptrs: usize) -> Result<OpenContext> {
         let context = Context::primary();
-        let driver = machine()?.open().map_err(|_| Error::Failed)?;
+        let machine = machine()?;
+        let topology = machine.topology(false).map_err(|_| Error::Failed)?;
+        let driver = machine.open().map_err(|_| Error::Failed)?;
         context.open_with(|| Ok(Box::new(driver)))?;
         let mut open = OpenContext { context, addresses: Addresses::default() };
-        context.acquire_system_properties()?;
-        open.addresses = context.manage(|manager| fill(manager, buffers, userptrs))?;
+        open.addresses = context.manage(|manager| {
+            set_up(manager, &topology)?;
+            fill(manager, buffers, userptrs)
+        })?;
         Ok(open)
     }
 }
@@ -146,7 +150,8 @@ fn set_up<V: Driver, D: Domain, M: Memory>(manager: &mut Manager<'_, V, D, M>, t
         svm_api: node.svm_api(),
         links_to,
     });
-    manager.set_up(&facts.collect::<Vec<_>>(), &Options::default())
+    // Guard pages would leave a hole beside each object, and the simulated address space looks through all holes.
+    manager.set_up(&facts.collect::<Vec<_>>(), &Options { guard_pages: 0, ..Options::default() })
 }
 
 /// Makes the objects.
