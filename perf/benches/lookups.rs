@@ -9,6 +9,8 @@
 //! | `miss`, `userptr` | a session, between and inside userptrs; 1,000 buffers beside them |
 //! | `set_user_data` | `hsaKmtSetMemoryUserData` |
 
+#![allow(missing_docs, reason = "iai-callgrind's macros make public items")]
+
 use std::hint::black_box;
 use std::mem::MaybeUninit;
 

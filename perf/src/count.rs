@@ -27,7 +27,7 @@ pub(crate) fn count() -> Result<Instructions, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.args(["bench", "--quiet", "-p", "hsakmt-perf", "--bench", "lookups", "--target-dir"]);
-    command.arg(target_folder()?).args(["--", "--output-format=json", "--nocapture=false"]);
+    command.arg(target_folder()?).args(["--", "--output-format=json"]);
     command.current_dir(package()).stderr(Stdio::inherit());
     let output = command.output().map_err(|error| format!("cargo: {error}"))?;
     let text = String::from_utf8_lossy(&output.stdout);
