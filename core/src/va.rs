@@ -11,14 +11,20 @@
 //! previous one's guard even when the size is a multiple. A fixed address needs its whole area, guard included, free.
 //!
 //! First fit looks at every gap from the front. A program that makes many buffers alike would look at the same full
-//! front again and again, so the last search is remembered ([`Searched`]): where it ended, the next one like it begins.
+//! front again and again, so for each alignment the last search is remembered ([`Searched`]): where it ended, the next
+//! one like it begins.
 
-use alloc::vec::Vec;
+mod areas;
+
+use areas::{Areas, Gap};
 
 use crate::address::{Bounds, PageSize};
 
 /// Where growing the alignment stops: a GPU's huge page.
 pub(crate) const HUGE_PAGE: usize = 2 << 20;
+
+/// Alignments whose last search is remembered.
+const CLASSES: usize = 16;
 
 /// No free area fits, or no memory to note it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,14 +39,19 @@ pub(crate) struct Area {
     pub(crate) last: usize,
 }
 
-/// What a search has found out: no gap in front of the area at `index` holds a request placed like this that is at
-/// least as large. Cutting a gap keeps that true, since a later start ends later; joining two makes it unknown again.
+/// What a search has found out: no gap that begins before `from` holds a request placed like this that is at least as
+/// large. Cutting a gap keeps that true, since a later start ends later; a gap that grows makes it unknown again.
 #[derive(Clone, Copy, Debug)]
 struct Searched {
     align: usize,
     shift: usize,
     total: usize,
-    index: usize,
+    from: usize,
+}
+
+impl Searched {
+    /// Nothing is known.
+    const NOTHING: Searched = Searched { align: 0, shift: 0, total: 0, from: 0 };
 }
 
 /// A range of addresses and the areas owned in it.
@@ -50,14 +61,8 @@ pub(crate) struct VaSpace {
     page: PageSize,
     align: usize,
     guard: usize,
-    /// Sorted by start, disjoint.
-    areas: Vec<Area>,
-    searched: Searched,
-}
-
-impl Searched {
-    /// Nothing is known.
-    const NOTHING: Searched = Searched { align: 0, shift: 0, total: 0, index: 0 };
+    areas: Areas,
+    searched: [Searched; CLASSES],
 }
 
 /// `alignment` doubled while it stays below `cap` and `size` is at least twice as large.
@@ -75,20 +80,13 @@ pub(crate) fn grown(alignment: usize, size: usize, cap: usize) -> usize {
 impl VaSpace {
     /// A space that holds nothing and gives nothing.
     pub(crate) const fn empty() -> VaSpace {
-        VaSpace {
-            bounds: Bounds::EMPTY,
-            page: PageSize::FOUR_KIB,
-            align: 4096,
-            guard: 0,
-            areas: Vec::new(),
-            searched: Searched::NOTHING,
-        }
+        VaSpace::new(Bounds::EMPTY, 4096, 0, PageSize::FOUR_KIB)
     }
 
     /// All of `bounds`, free. `align` (a power of two, at least a page) is the least alignment, `guard` the bytes kept
     /// behind each area.
     pub(crate) const fn new(bounds: Bounds, align: usize, guard: usize, page: PageSize) -> VaSpace {
-        VaSpace { bounds, page, align, guard, areas: Vec::new(), searched: Searched::NOTHING }
+        VaSpace { bounds, page, align, guard, areas: Areas::new(), searched: [Searched::NOTHING; CLASSES] }
     }
 
     /// The range.
@@ -98,18 +96,17 @@ impl VaSpace {
 
     /// What is owned, in address order.
     #[cfg(test)]
-    pub(crate) fn areas(&self) -> &[Area] {
-        &self.areas
+    pub(crate) fn areas(&self) -> alloc::vec::Vec<Area> {
+        self.areas.iter().copied().collect()
     }
 
     /// Owns the front of the range for ever, so that an address minus the base is never 0 (old APUs): as much as one
     /// smallest allocation would take, and all before it.
     pub(crate) fn keep_front(&mut self) -> Result<(), NoRoom> {
-        let first = self.allocate(self.align, 0, None)?;
-        if let Some(area) = self.areas.iter_mut().find(|area| area.start == first) {
+        self.allocate(self.align, 0, None)?;
+        if let Some(area) = self.areas.first_mut() {
             area.start = self.bounds.base;
         }
-        self.searched = Searched::NOTHING;
         Ok(())
     }
 
@@ -118,42 +115,39 @@ impl VaSpace {
         if size == 0 || self.bounds.is_empty() {
             return Err(NoRoom);
         }
-        self.areas.try_reserve(1).map_err(|_| NoRoom)?;
+        self.areas.reserve()?;
         let total = size.checked_add(self.guard).ok_or(NoRoom)?;
-        let (index, start) = match at {
+        let (gap, start) = match at {
             Some(start) => (self.free_at(start, total)?, start),
             None => self.first_fit(size, total, alignment)?,
         };
         let last = start.checked_add(total - 1).ok_or(NoRoom)?;
-        self.areas.insert(index, Area { start, last });
-        if index < self.searched.index {
-            self.searched.index += 1;
-        }
+        self.areas.insert(gap, Area { start, last })?;
         Ok(start)
     }
 
     /// Gives back what [`VaSpace::allocate`] returned. Any other address changes nothing.
     pub(crate) fn release(&mut self, start: usize) {
-        if let Ok(index) = self.areas.binary_search_by_key(&start, |area| area.start) {
-            self.areas.remove(index);
-            self.searched.index = self.searched.index.min(index);
+        let Some(front) = self.areas.remove(start) else { return };
+        let gap = front.map_or(self.bounds.base, |last| last.saturating_add(1));
+        for searched in &mut self.searched {
+            searched.from = searched.from.min(gap);
         }
     }
 
-    /// Where in the list an area at exactly `start` belongs, if all of it is free.
-    fn free_at(&self, start: usize, total: usize) -> Result<usize, NoRoom> {
+    /// The gap that holds an area at exactly `start`, if all of it is free.
+    fn free_at(&self, start: usize, total: usize) -> Result<Gap, NoRoom> {
         if self.page.offset(start) != 0 || !self.bounds.contains_range(start, total) {
             return Err(NoRoom);
         }
-        let index = self.areas.partition_point(|area| area.start <= start);
-        let before = index.checked_sub(1).and_then(|i| self.areas.get(i));
-        let clear_before = before.is_none_or(|area| area.last < start);
-        let clear_after = self.areas.get(index).is_none_or(|area| area.start - start >= total);
-        if clear_before && clear_after { Ok(index) } else { Err(NoRoom) }
+        let gap = self.areas.gap_at(start);
+        let clear_before = self.areas.before(gap).is_none_or(|area| area.last < start);
+        let clear_after = self.areas.behind(gap).next().is_none_or(|(_, area)| area.start - start >= total);
+        if clear_before && clear_after { Ok(gap) } else { Err(NoRoom) }
     }
 
-    /// The first gap that holds `total` bytes placed by the rule, and its position.
-    fn first_fit(&mut self, size: usize, total: usize, alignment: usize) -> Result<(usize, usize), NoRoom> {
+    /// The first gap that holds `total` bytes placed by the rule, and where in it.
+    fn first_fit(&mut self, size: usize, total: usize, alignment: usize) -> Result<(Gap, usize), NoRoom> {
         let asked = if alignment == 0 { self.align } else { alignment };
         let align = grown(asked.max(self.align), size, HUGE_PAGE);
         let shift = if asked <= self.page.bytes() { align - (size & (align - 1)) } else { 0 };
@@ -161,26 +155,26 @@ impl VaSpace {
             let aligned = from.checked_add(align - 1)? & !(align - 1);
             aligned.checked_add(shift)
         };
-        let known = &self.searched;
-        let alike = known.align == align && known.shift == shift && known.total <= total;
-        let first = if alike { known.index } else { 0 };
-        let before = first.checked_sub(1).and_then(|index| self.areas.get(index));
-        let mut from = before.map_or(Some(self.bounds.base), |area| area.last.checked_add(1)).ok_or(NoRoom)?;
+        let class = usize::try_from(align.trailing_zeros()).unwrap_or(0) % CLASSES;
+        let searched = self.searched.get_mut(class).ok_or(NoRoom)?;
+        let alike = searched.align == align && searched.shift == shift && searched.total <= total;
+        let mut from = if alike { searched.from.max(self.bounds.base) } else { self.bounds.base };
+        let first = self.areas.gap_at(from.saturating_sub(1));
         let mut found = None;
-        for (index, area) in self.areas.iter().enumerate().skip(first) {
+        for (gap, area) in self.areas.behind(first) {
             let start = place(from).ok_or(NoRoom)?;
             if area.start > start && area.start - start >= total {
-                found = Some((index, start));
+                found = Some((gap, start));
                 break;
             }
             from = area.last.checked_add(1).ok_or(NoRoom)?;
         }
-        let (index, start) = match found {
-            Some(found) => found,
-            None => (self.areas.len(), place(from).ok_or(NoRoom)?),
-        };
-        self.searched = Searched { align, shift, total, index };
-        if found.is_none() && !self.bounds.contains_range(start, total) { Err(NoRoom) } else { Ok((index, start)) }
+        *searched = Searched { align, shift, total, from };
+        if let Some(found) = found {
+            return Ok(found);
+        }
+        let start = place(from).ok_or(NoRoom)?;
+        if self.bounds.contains_range(start, total) { Ok((self.areas.end(), start)) } else { Err(NoRoom) }
     }
 }
 
