@@ -142,7 +142,7 @@ impl VaSpace {
         }
         let gap = self.areas.gap_at(start);
         let clear_before = self.areas.before(gap).is_none_or(|area| area.last < start);
-        let clear_after = self.areas.behind(gap).next().is_none_or(|(_, area)| area.start - start >= total);
+        let clear_after = self.areas.after(gap).is_none_or(|area| area.start - start >= total);
         if clear_before && clear_after { Ok(gap) } else { Err(NoRoom) }
     }
 
@@ -158,23 +158,18 @@ impl VaSpace {
         let class = usize::try_from(align.trailing_zeros()).unwrap_or(0) % CLASSES;
         let searched = self.searched.get_mut(class).ok_or(NoRoom)?;
         let alike = searched.align == align && searched.shift == shift && searched.total <= total;
-        let mut from = if alike { searched.from.max(self.bounds.base) } else { self.bounds.base };
-        let first = self.areas.gap_at(from.saturating_sub(1));
-        let mut found = None;
-        for (gap, area) in self.areas.behind(first) {
-            let start = place(from).ok_or(NoRoom)?;
-            if area.start > start && area.start - start >= total {
-                found = Some((gap, start));
-                break;
-            }
-            from = area.last.checked_add(1).ok_or(NoRoom)?;
-        }
+        let from = if alike { searched.from.max(self.bounds.base) } else { self.bounds.base };
+        let base = self.bounds.base;
+        let behind = |front: Option<&Area>| front.map_or(Some(base), |area| area.last.checked_add(1));
+        let fits = |front: Option<&Area>, area: &Area| {
+            behind(front).and_then(place).is_some_and(|start| area.start > start && area.start - start >= total)
+        };
+        let found = self.areas.search(self.areas.gap_at(from.saturating_sub(1)), total, fits);
+        let gap = found.unwrap_or(self.areas.end());
+        let from = behind(self.areas.before(gap)).ok_or(NoRoom)?;
         *searched = Searched { align, shift, total, from };
-        if let Some(found) = found {
-            return Ok(found);
-        }
         let start = place(from).ok_or(NoRoom)?;
-        if self.bounds.contains_range(start, total) { Ok((self.areas.end(), start)) } else { Err(NoRoom) }
+        if found.is_some() || self.bounds.contains_range(start, total) { Ok((gap, start)) } else { Err(NoRoom) }
     }
 }
 

@@ -105,6 +105,7 @@ impl Default for Options {
 
 /// Where SVM addresses come from.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one per context, and it never moves")]
 pub(super) enum SvmSpace {
     /// There is no SVM aperture.
     None,

@@ -109,6 +109,9 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         let aperture = self.aperture_of(handle)?;
         let pages = usize::try_from(handle.pages).map_err(|_| Error::NoMemory)?;
         let size = pages.checked_mul(self.page().bytes()).ok_or(Error::NoMemory)?;
+        if size == 0 {
+            return Err(Error::Failed);
+        }
         let gpu = GpuId(handle.gpu);
         self.reserve_birth()?;
         let registered = self.intern(gpus.as_slice())?;

@@ -1,7 +1,8 @@
 //! The owned areas of a space, in address order.
 //!
 //! In: areas that do not overlap. Out: neighbours, by binary search. They stand in blocks of bounded size, so that
-//! adding or taking one moves a block's worth of entries, however many there are. What never happens: an allocation
+//! adding or taking one moves a block's worth of entries, however many there are; and each block knows the widest gap
+//! in front of one of its areas, so that a search passes over blocks that are full. What never happens: an allocation
 //! while an area is added ([`Areas::reserve`] made room) or taken, and an empty block.
 
 use alloc::vec::Vec;
@@ -11,10 +12,18 @@ use super::{Area, NoRoom};
 /// Areas per block.
 const BLOCK: usize = if cfg!(test) { 4 } else { 256 };
 
+/// Some areas in a row; never none.
+#[derive(Debug)]
+struct Block {
+    areas: Vec<Area>,
+    /// No gap in front of one of them is wider.
+    widest: usize,
+}
+
 /// Sorted by start, disjoint.
 #[derive(Debug)]
 pub(super) struct Areas {
-    blocks: Vec<Vec<Area>>,
+    blocks: Vec<Block>,
     /// Taken up when a block is full.
     spare: Vec<Area>,
 }
@@ -39,55 +48,78 @@ impl Areas {
 
     /// The gap that `address` lies in, or the one behind the area that it lies in.
     pub(super) fn gap_at(&self, address: usize) -> Gap {
-        let starts_later = |block: &Vec<Area>| block.first().is_none_or(|area| area.start > address);
-        let block = self.blocks.partition_point(|block| !starts_later(block)).saturating_sub(1);
-        let index = self.blocks.get(block).map_or(0, |block| block.partition_point(|area| area.start <= address));
+        let begins = |block: &Block| block.areas.first().is_some_and(|area| area.start <= address);
+        let block = self.blocks.partition_point(begins).saturating_sub(1);
+        let index = self.blocks.get(block).map_or(0, |block| block.areas.partition_point(|area| area.start <= address));
         Gap { block, index }
     }
 
     /// The area in front of a gap.
     pub(super) fn before(&self, gap: Gap) -> Option<&Area> {
         match gap.index.checked_sub(1) {
-            Some(index) => self.blocks.get(gap.block)?.get(index),
-            None => self.blocks.get(gap.block.checked_sub(1)?)?.last(),
+            Some(index) => self.blocks.get(gap.block)?.areas.get(index),
+            None => self.blocks.get(gap.block.checked_sub(1)?)?.areas.last(),
         }
     }
 
-    /// The areas behind a gap, each with the gap in front of it.
-    pub(super) fn behind(&self, gap: Gap) -> impl Iterator<Item = (Gap, &Area)> {
-        self.blocks.iter().enumerate().skip(gap.block).flat_map(move |(block, areas)| {
-            let first = if block == gap.block { gap.index } else { 0 };
-            areas.iter().enumerate().skip(first).map(move |(index, area)| (Gap { block, index }, area))
-        })
+    /// The area behind a gap.
+    pub(super) fn after(&self, gap: Gap) -> Option<&Area> {
+        let own = self.blocks.get(gap.block).and_then(|block| block.areas.get(gap.index));
+        own.or_else(|| self.blocks.get(gap.block + 1)?.areas.first())
+    }
+
+    /// The first gap from `first` on that is at least `total` wide and that `fits` likes; it is told the area in front
+    /// and the area behind. `None`: none but the last, behind all.
+    pub(super) fn search(&self, first: Gap, total: usize, fits: impl Fn(Option<&Area>, &Area) -> bool) -> Option<Gap> {
+        let mut gap = first;
+        for (number, block) in self.blocks.iter().enumerate().skip(first.block) {
+            if number > first.block {
+                gap = Gap { block: number, index: 0 };
+                if block.widest < total {
+                    continue;
+                }
+            }
+            let mut front = self.before(gap);
+            for area in block.areas.iter().skip(gap.index) {
+                if fits(front, area) {
+                    return Some(gap);
+                }
+                front = Some(area);
+                gap.index += 1;
+            }
+        }
+        None
     }
 
     /// The gap behind all areas.
     pub(super) fn end(&self) -> Gap {
         let block = self.blocks.len().saturating_sub(1);
-        Gap { block, index: self.blocks.get(block).map_or(0, Vec::len) }
+        Gap { block, index: self.blocks.get(block).map_or(0, |block| block.areas.len()) }
     }
 
     /// Adds an area in a gap that holds it.
     pub(super) fn insert(&mut self, gap: Gap, area: Area) -> Result<(), NoRoom> {
         self.reserve()?;
         let Some(block) = self.blocks.get_mut(gap.block) else {
-            let mut first = core::mem::take(&mut self.spare);
-            first.push(area);
-            self.blocks.push(first);
+            let mut areas = core::mem::take(&mut self.spare);
+            areas.push(area);
+            self.blocks.push(Block { areas, widest: 0 });
+            self.measure(gap.block);
             return Ok(());
         };
-        if block.len() < BLOCK {
-            block.insert(gap.index, area);
-            return Ok(());
+        if block.areas.len() < BLOCK {
+            block.areas.insert(gap.index, area);
+        } else {
+            let mut upper = core::mem::take(&mut self.spare);
+            upper.extend(block.areas.drain(BLOCK / 2..));
+            match gap.index.checked_sub(BLOCK / 2) {
+                Some(index) if index > 0 => upper.insert(index, area),
+                _ => block.areas.insert(gap.index, area),
+            }
+            self.blocks.insert(gap.block + 1, Block { areas: upper, widest: 0 });
         }
-        let mut upper = core::mem::take(&mut self.spare);
-        upper.extend(block.drain(BLOCK / 2..));
-        let (half, index) = match gap.index.checked_sub(BLOCK / 2) {
-            Some(index) if index > 0 => (&mut upper, index),
-            _ => (block, gap.index),
-        };
-        half.insert(index, area);
-        self.blocks.insert(gap.block + 1, upper);
+        self.measure(gap.block);
+        self.measure(gap.block + 1);
         Ok(())
     }
 
@@ -95,26 +127,38 @@ impl Areas {
     pub(super) fn remove(&mut self, start: usize) -> Option<Option<usize>> {
         let behind = self.gap_at(start);
         let own = Gap { block: behind.block, index: behind.index.checked_sub(1)? };
-        let block = self.blocks.get(own.block)?;
-        if block.get(own.index)?.start != start {
-            return None;
-        }
         let front = self.before(own).map(|area| area.last);
         let block = self.blocks.get_mut(own.block)?;
-        block.remove(own.index);
-        if block.is_empty() {
+        if block.areas.get(own.index)?.start != start {
+            return None;
+        }
+        block.areas.remove(own.index);
+        if block.areas.is_empty() {
             self.blocks.remove(own.block);
         }
+        self.measure(own.block);
+        self.measure(own.block + 1);
         Some(front)
     }
 
     /// The first area, to move its start forward.
     pub(super) fn first_mut(&mut self) -> Option<&mut Area> {
-        self.blocks.first_mut()?.first_mut()
+        self.blocks.first_mut()?.areas.first_mut()
+    }
+
+    /// Finds a block's widest gap again.
+    fn measure(&mut self, block: usize) {
+        let mut front = self.before(Gap { block, index: 0 }).map_or(0, |area| area.last);
+        let Some(block) = self.blocks.get_mut(block) else { return };
+        block.widest = 0;
+        for area in &block.areas {
+            block.widest = block.widest.max(area.start.saturating_sub(front));
+            front = area.last;
+        }
     }
 
     #[cfg(test)]
     pub(super) fn iter(&self) -> impl Iterator<Item = &Area> {
-        self.blocks.iter().flatten()
+        self.blocks.iter().flat_map(|block| &block.areas)
     }
 }
