@@ -6,7 +6,7 @@
 //! and [`KEEP_EPOCHS`] further grace periods have passed, and comes back to life if the same ids are asked for again.
 //!
 //! Crate rule, on which the `unsafe` here rests: a `List` value is empty, or stands in a record of a live version, or
-//! is counted (from [`Lists::intern`] until [`Lists::release`]).
+//! is counted (from `Lists::intern` until `Lists::release`).
 
 use core::alloc::Layout;
 use core::ptr::{self, NonNull};

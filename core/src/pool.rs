@@ -1,5 +1,5 @@
-//! Where the writer's memory comes from: [`Memory`] gives blocks, a [`Pool`] cuts them into slots of one size, a
-//! [`Chain`] strings slots together without allocating.
+//! Where the writer's memory comes from: [`Memory`] gives blocks, a `Pool` cuts them into slots of one size, a
+//! `Chain` strings slots together without allocating.
 //!
 //! Only the writer is ever here. A slot is in exactly one place at a time: free in its pool, in the writer's hand, in
 //! a published version, or retired and waiting in a chain. The link that strings chains stands *beside* the value,

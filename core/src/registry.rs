@@ -3,7 +3,7 @@
 //! A [`Registry`] is what both sides share: the root, the generation beside it, and the domain that tracks readers.
 //! [`Registry::split`] gives the [`Writer`], of which there is never more than one, and [`Readers`] to copy around.
 //!
-//! An edit is old version + change -> new version ([`crate::tree::edit`]), then `publish`: one Release store of the
+//! An edit is old version + change -> new version (`tree::edit`), then `publish`: one Release store of the
 //! root. What the old version alone used is retired and comes back to the writer's pools when its grace period has
 //! passed; periods are begun once per [`BATCH`] publishes, since each may interrupt every core. Before it promises
 //! anything to a device a verb calls [`Writer::reserve`]; after that its edits take what is there and cannot fail.

@@ -17,6 +17,7 @@ pub mod device;
 pub mod driver;
 pub mod host;
 pub mod opcode;
+#[cfg(feature = "sim")]
 pub mod sim;
 pub mod topology;
 pub mod uapi;

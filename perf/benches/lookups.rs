@@ -64,7 +64,9 @@ fn used(info: &PointerInfo<'_>) -> u64 {
 fn by_session(core: &mut Core) {
     let mut session = core.reader.session();
     for address in &core.list {
-        session.query_pointer(*address).map_or(0, |info| used(&info));
+        if let Ok(info) = session.query_pointer(*address) {
+            used(&info);
+        }
     }
 }
 

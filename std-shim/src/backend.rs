@@ -2,6 +2,7 @@
 //!
 //! [`Backend`] is the memory manager's [`Driver`] plus the few things a process asks that are not about objects.
 
+#[cfg(feature = "simulated")]
 mod embedded;
 
 use std::fmt::Debug;

@@ -4,7 +4,7 @@
 //! which gives one caller at a time the memory manager. What never happens: a query that waits for a writer, a child
 //! that waits for a lock of its parent's threads, an object of a closed channel that a query still finds.
 //!
-//! Readers touch [`crate::shared`] alone. What a writer needs besides (manager, device, counts) is the [`State`] behind
+//! Readers touch [`crate::shared`] alone. What a writer needs besides (manager, device, counts) is the `State` behind
 //! the shelf's lock. In a forked child the shelf is wiped, `live` is 0, and the state is the parent's: the child leaves
 //! it where it is, closes the descriptors it inherited, and begins anew when it opens.
 

@@ -4,7 +4,7 @@
 //! the parent's threads were doing at that instant. So a query needs no fork check: the null root is it. Everything
 //! else of a context (its manager, driver, counts) lies outside and is abandoned by the child, never freed.
 //!
-//! What must hold for that: every byte of [`Shared`] is zero when new. `tests` below check it.
+//! What must hold for that: every byte of `Shared` is zero when new. `tests` below check it.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering, compiler_fence, fence};

@@ -14,8 +14,8 @@ use std::ffi::c_void;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use hsakmt_core::epoch::{Domain, Grace};
 use hsakmt_core::epoch::slots::{self, Inside, Slot};
+use hsakmt_core::epoch::{Domain, Grace};
 
 use crate::shared::{Membarrier, SHARED, SLOTS};
 
@@ -27,7 +27,7 @@ thread_local! {
 /// Owned by no thread: what a thread without a slot points to.
 static NOBODYS: Slot = Slot::free();
 
-/// The domain of all contexts: [`SHARED`]'s slots.
+/// The domain of all contexts: `SHARED`'s slots.
 #[derive(Clone, Copy, Debug)]
 pub struct Threads;
 
@@ -56,7 +56,7 @@ unsafe impl Domain for Threads {
     }
 }
 
-/// The writer's side: [`SHARED`]'s slots, and who the calling thread is.
+/// The writer's side: `SHARED`'s slots, and who the calling thread is.
 #[derive(Debug)]
 pub struct Periods(slots::Periods<'static, SLOTS, Membarrier>);
 
