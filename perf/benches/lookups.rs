@@ -25,7 +25,8 @@ const LOOK_UPS: usize = 1_000;
 
 /// The core alone: what to ask for, and who asks.
 struct Core {
-    scene: Scene,
+    /// Held for its objects.
+    _scene: Scene,
     reader: Reader<'static, Crossbeam>,
     list: Vec<usize>,
 }
@@ -33,7 +34,7 @@ struct Core {
 fn core(buffers: usize, userptrs: usize, pick: fn(&Scene) -> &Vec<usize>) -> Core {
     let scene = Scene::new(buffers, userptrs).expect("the simulated machine makes them");
     let list = pick(&scene).iter().copied().take(LOOK_UPS).collect();
-    Core { reader: scene.reader(), scene, list }
+    Core { reader: scene.reader(), _scene: scene, list }
 }
 
 fn hits(buffers: usize) -> Core {
