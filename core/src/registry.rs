@@ -439,6 +439,14 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
         self.top_up(edits)
     }
 
+    /// The same for verbs that end or unmap something, which a stalled reader must not refuse: they go on for as long as
+    /// there is memory.
+    #[cfg(feature = "alloc")]
+    pub(crate) fn reserve_to_end(&mut self, edits: usize) -> Result<()> {
+        self.reclaim();
+        self.top_up(edits)
+    }
+
     /// The part of `reserve` that an edit repeats: does nothing when the verb has reserved.
     fn top_up(&mut self, edits: usize) -> Result<()> {
         let (height, userptrs) = (self.snapshot().height(), self.snapshot().userptrs.height());

@@ -164,7 +164,11 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         }
         let before = self.gpus(record.mapped)?;
         let before = before.as_slice();
-        self.writer.reserve(1)?;
+        if on.is_empty() {
+            self.writer.reserve_to_end(1)?
+        } else {
+            self.writer.reserve(1)?
+        }
         let kept = before.iter().copied().filter(|gpu| !off.contains(gpu) && !on.contains(gpu));
         let after = GpuList::collect(kept.chain(on.iter().copied()))?;
         let list = self.intern(after.as_slice())?;

@@ -47,7 +47,7 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
             }
             _ if record.registered.is_empty() => Err(Error::NotRegistered),
             _ => {
-                self.writer.reserve(1)?;
+                self.writer.reserve_to_end(1)?;
                 self.writer.replace(aperture, Record { registered: List::EMPTY, ..record })?;
                 self.writer.release(record.registered);
                 Ok(())
@@ -75,7 +75,7 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
     }
 
     fn end(&mut self, aperture: Aperture, record: Record) -> Result<()> {
-        self.writer.reserve(2)?;
+        self.writer.reserve_to_end(2)?;
         self.writer.remove(aperture, record.start)?;
         let wish = self.wish_of(&record);
         if let Err(error) = self.free_buffers(record.id, &wish) {

@@ -317,7 +317,7 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         let mut from = 0;
         while let Some(record) = self.writer.next(aperture, from) {
             from = record.start.saturating_add(1);
-            let gone = self.writer.reserve(1).and_then(|()| self.writer.remove(aperture, record.start)).is_ok();
+            let gone = self.writer.reserve_to_end(1).and_then(|()| self.writer.remove(aperture, record.start)).is_ok();
             let mapped = self.gpus(record.mapped).and_then(|gpus| GpuList::distinct(gpus.as_slice()));
             let mapped = mapped.unwrap_or(GpuList::new());
             if let Some(entry) = self.ledger.remove(record.id) {

@@ -336,3 +336,26 @@ fn a_steady_state_takes_no_memory() {
     (0..1000).for_each(|n| _ = turn(n));
     assert_eq!(turn(0), before, "leaves at hand, retired or waiting");
 }
+
+#[test]
+fn a_stalled_reader_does_not_keep_objects_from_ending() {
+    let mut registry = Registry::new();
+    let (mut writer, readers) = registry.split(PAGE, Heap).unwrap();
+    writer.set_layout(layout(true)).unwrap();
+    for n in 0..20usize {
+        writer.insert(Aperture::Svm, object(n as u32, slot_address(n, false), 0x1000)).unwrap();
+    }
+    let mut still = readers.reader().unwrap();
+    let session = still.session();
+    let again = Record { user_data: 1, ..object(0, slot_address(0, false), 0x1000) };
+    while writer.reserve(1).is_ok() {
+        writer.replace(Aperture::Svm, again).unwrap();
+    }
+    for n in 0..20usize {
+        writer.reserve_to_end(2).unwrap();
+        writer.remove(Aperture::Svm, slot_address(n, false)).unwrap();
+    }
+    assert_eq!(writer.next(Aperture::Svm, 0).map(|r| r.start), None);
+    drop(session);
+    writer.reserve(1).unwrap();
+}
