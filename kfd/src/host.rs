@@ -55,8 +55,9 @@ impl HostSpace {
     }
 
     /// Reserves addresses: exactly there, or wherever the kernel likes, with alignment and a guard kept free on both
-    /// sides while searching. A fixed place is not inherited over fork: the child reserves the same one for itself. `EINVAL` for a request that is not whole pages, `EEXIST` if someone owns the fixed place,
-    /// `ENOMEM` if there is no room or the kernel's choice lies outside the bounds.
+    /// sides while searching. No reservation is inherited over fork: a child opens for itself and may want the same
+    /// place. `EINVAL` for a request that is not whole pages, `EEXIST` if someone owns the fixed place, `ENOMEM` if there
+    /// is no room or the kernel's choice lies outside the bounds.
     pub fn reserve(&self, request: VaRequest) -> Result<usize, Errno> {
         let VaRequest { size, align, guard, .. } = request;
         let whole = size != 0 && self.page.offset(size) == 0 && self.page.offset(guard) == 0;
@@ -65,7 +66,12 @@ impl HostSpace {
         }
         match request.fixed {
             Some(address) => self.reserve_at(address, size, request.bounds),
-            None => self.reserve_anywhere(size, align, guard, request.bounds, ProtFlags::empty(), RESERVED),
+            None => {
+                let start = self.reserve_anywhere(size, align, guard, request.bounds, ProtFlags::empty(), RESERVED)?;
+                // Like a page given up later (`map_reserved`): mappings that differ in this would never join again.
+                self.advise(start, size, Advice::LinuxDontFork);
+                Ok(start)
+            }
         }
     }
 
