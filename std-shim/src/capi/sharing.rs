@@ -50,7 +50,8 @@ twins! {
     ) {
         let context = opened(context)?;
         let nodes = NodeArray.nodes(NumberOfNodes)?;
-        let nodes = (!NodeArray.is_missing()).then_some(nodes.as_slice());
+        // No array and no nodes: for none in particular. No array of some nodes: a list of none, which is refused.
+        let nodes = (!NodeArray.is_missing() || NumberOfNodes != 0).then_some(nodes.as_slice());
         import(context, SharedMemoryHandle, MemoryAddress, SizeInBytes, nodes)
     }
 
