@@ -57,11 +57,14 @@ fn run(arguments: &Arguments) -> Result<String, Box<dyn Error>> {
     let machine = Machine { kfd_sim: programs.kfd_sim.clone(), cpus };
     let effort = if arguments.quick { Effort::QUICK } else { Effort::FULL };
     let mut measured = Vec::new();
+    let mut others = Vec::new();
     for group in rows::groups(&rows) {
+        // No child is at work between groups.
+        others.extend(report::others_running());
         measured.extend(measure_group(group, &programs, &machine, effort, &progress)?);
     }
     progress.finish_and_clear();
-    let said = report::Report::new(&programs, &machine, effort, &measured);
+    let said = report::Report::new(&programs, &machine, effort, &measured, spread::mean(&others));
     match &arguments.json {
         Some(path) if path.as_os_str() == "-" => println!("{}", said.json()?),
         Some(path) => {

@@ -24,13 +24,20 @@ impl Spread {
     }
 }
 
+/// The mean of at least one value.
+pub(super) fn mean(values: &[f64]) -> Option<f64> {
+    let count = u32::try_from(values.len()).ok().filter(|count| *count > 0)?;
+    Some(values.iter().sum::<f64>() / f64::from(count))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn the_middle_and_the_edges() {
-        assert_eq!(Spread::of([]), None);
+        assert_eq!((Spread::of([]), mean(&[])), (None, None));
+        assert_eq!(mean(&[1.0, 2.0]), Some(1.5));
         assert_eq!(Spread::of([7.0]), Some(Spread { median: 7.0, low: 7.0, high: 7.0 }));
         let eleven = (0..=10u8).rev().map(f64::from);
         assert_eq!(Spread::of(eleven), Some(Spread { median: 5.0, low: 1.0, high: 9.0 }));
