@@ -92,7 +92,7 @@ impl<D: Domain, M: Memory> Writer<'_, D, M> {
     pub fn set_user_data(&mut self, address: usize, user_data: usize) -> Result<()> {
         let (aperture, record) = self.find(address, Wanted::Any).ok_or(Error::NotRegistered)?;
         self.reserve(1)?;
-        self.replace(aperture, Record { user_data, ..record })
+        self.replace_known(aperture, &Record { user_data, ..record })
     }
 
     /// Says on which nodes the object that starts at `start` is mapped, and publishes. O(log n).

@@ -214,7 +214,11 @@ impl<T: Copy> Pool<T> {
 
     /// Gives back a whole chain whose grace period has passed. Its slots are the next to be taken: they are the ones
     /// that caches may still hold.
+    #[inline]
     pub(crate) fn give_all(&mut self, chain: &mut Chain<T>) {
+        if chain.head.is_null() {
+            return;
+        }
         chain.append(&mut self.free);
         core::mem::swap(chain, &mut self.free);
     }

@@ -318,7 +318,12 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
             return Err(Error::Failed);
         }
         self.top_up(1)?;
-        self.edit(aperture, &record, |edit, root| edit.replace(root, &record), |edit, root| edit.replace(root, &record))
+        self.replace_known(aperture, &record)
+    }
+
+    /// The same for a verb that has just found the record and reserved.
+    pub(crate) fn replace_known(&mut self, aperture: Aperture, record: &Record) -> Result<()> {
+        self.edit(aperture, record, |edit, root| edit.replace(root, record), |edit, root| edit.replace(root, record))
     }
 
     /// Takes the object at `start` away and publishes.

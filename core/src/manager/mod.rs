@@ -154,7 +154,7 @@ impl<'r, V: Driver, D: Domain, M: Memory> Manager<'r, V, D, M> {
         let (aperture, mut record) = self.writer.find(address, Wanted::Any).ok_or(Error::Failed)?;
         record.user_data = user_data;
         self.writer.reserve(1)?;
-        self.writer.replace(aperture, record)
+        self.writer.replace_known(aperture, &record)
     }
 
     fn page(&self) -> PageSize {
