@@ -1,0 +1,259 @@
+//! What a C library answers differently, and why that is right. Anything not declared here is a bug.
+//!
+//! Each entry recognises one difference by the call and both answers, as narrowly as these allow, and says whether the
+//! two libraries still hold the same objects afterwards. The numbers are of the rules and cases that the project's
+//! changelog lists ("Differences from libhsakmt").
+
+use super::operation::flag::{FIXED, NO_ADDRESS, NO_SUBSTITUTE, NON_PAGED, ONLY_ADDRESS, SCRATCH};
+use super::situation::{Situation, without};
+
+/// What the difference does to the rest of the sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Then {
+    /// Only this answer differs.
+    GoOn,
+    /// From here on the two hold different objects.
+    Stop,
+}
+
+/// Which reference it is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Of {
+    /// Any C library.
+    Both,
+    /// 5.2.3, which behaves as an older version did.
+    Older,
+}
+
+/// A difference with its reason.
+pub(crate) struct Declared {
+    pub(crate) reason: &'static str,
+    pub(crate) of: Of,
+    pub(crate) then: Then,
+    pub(crate) holds: fn(&Situation<'_>) -> bool,
+}
+
+const SUCCESS: u32 = 0;
+const ERROR: u32 = 1;
+const INVALID_PARAMETER: u32 = 3;
+const INVALID_HANDLE: u32 = 4;
+const ALREADY_REGISTERED: u32 = 35;
+const NOT_REGISTERED: u32 = 36;
+const NO_MEMORY: u32 = 6;
+const NOT_OPENED: u32 = 20;
+
+const REGISTERED_USER: u32 = 2;
+
+/// All of them.
+pub(crate) const DECLARED: &[Declared] = &[
+    Declared {
+        reason: "Release drops the topology snapshot and nothing else; C forgets objects and apertures (rule 4)",
+        of: Of::Both,
+        then: Then::Stop,
+        holds: |it| it.after("release"),
+    },
+    Declared {
+        reason: "Deregister of what is still mapped is an error and leaves it as it was; C reports success and leaks (rule 6)",
+        of: Of::Both,
+        then: Then::Stop,
+        holds: |it| it.is("deregister") && it.found_mapped() && it.statuses() == (SUCCESS, ERROR),
+    },
+    Declared {
+        reason: "an ambiguous address ends the smallest registration; C refuses, and none can ever be ended (rule 6)",
+        of: Of::Both,
+        then: Then::Stop,
+        holds: |it| {
+            let ends = it.is("deregister") || it.is("free");
+            // An error if the smallest is still mapped.
+            ends && it.found(REGISTERED_USER) && matches!(it.statuses(), (NOT_REGISTERED, SUCCESS | ERROR))
+        },
+    },
+    Declared {
+        reason: "size 0 off a page boundary registers nothing; C makes a registration of size 0 that hides others (rule 5)",
+        of: Of::Both,
+        then: Then::Stop,
+        holds: |it| it.verb().starts_with("register") && it.argument(2) == "0x0" && it.statuses() == (SUCCESS, ERROR),
+    },
+    Declared {
+        reason: "OnlyAddress with NoAddress is refused; C forgets the second (rule 5, case 54)",
+        of: Of::Both,
+        then: Then::Stop,
+        holds: |it| it.is("alloc") && it.flags(NO_ADDRESS | ONLY_ADDRESS) && it.statuses().1 == INVALID_PARAMETER,
+    },
+    Declared {
+        reason: "scratch at a fixed address must be aligned to 64 KiB; C tells the kernel another address (rule 5)",
+        of: Of::Both,
+        then: Then::Stop,
+        holds: |it| it.is("alloc") && it.flags(FIXED | SCRATCH) && it.statuses() == (SUCCESS, NO_MEMORY),
+    },
+    Declared {
+        reason: "a size that no address space has is refused; C wraps around (rule 9)",
+        of: Of::Both,
+        then: Then::Stop,
+        holds: |it| {
+            let refused = matches!(it.statuses(), (SUCCESS, ERROR | NO_MEMORY));
+            it.is("alloc") && refused && it.number(3) >= 1 << 47
+        },
+    },
+    Declared {
+        reason: "the last close frees every object and the next open begins anew; C keeps objects, and takes the SVM API \
+                 for granted until an Acquire (rule 4)",
+        of: Of::Both,
+        then: Then::Stop,
+        holds: |it| it.reopened(),
+    },
+    Declared {
+        reason: "C crashes; every call of ours answers (rule 9)",
+        of: Of::Both,
+        then: Then::Stop,
+        holds: |it| it.theirs.starts_with("died"),
+    },
+    Declared {
+        reason: "a fixed address is given only inside the aperture; C gives it anywhere, where no call finds it (rule 5)",
+        of: Of::Both,
+        then: Then::Stop,
+        holds: |it| {
+            let outside = (it.variant.starts_with("reserved") || it.variant == "apu") || it.flags(NO_ADDRESS);
+            it.is("alloc") && it.flags(FIXED) && outside && matches!(it.statuses(), (SUCCESS, ERROR | NO_MEMORY))
+        },
+    },
+    Declared {
+        reason: "a map-to that finds a node listed twice before unmaps it once; C gives the kernel's refusal for a status (rule 5)",
+        of: Of::Both,
+        then: Then::Stop,
+        holds: |it| it.is("map-to") && it.theirs.contains(" map-to -1 "),
+    },
+    Declared {
+        reason: "a closed library writes nothing; C writes a mode of -1 before it looks (rule 9)",
+        of: Of::Both,
+        then: Then::GoOn,
+        holds: |it| it.is("xnack-get") && it.statuses() == (NOT_OPENED, NOT_OPENED) && it.theirs.ends_with("mode=-1"),
+    },
+    Declared {
+        reason: "VRAM of an old APU is for its GPU alone; C maps it for the CPU at an address that no process has (rule 3)",
+        of: Of::Both,
+        then: Then::Stop,
+        holds: |it| {
+            it.is("alloc") && it.variant == "apu" && it.flags(NON_PAGED) && it.statuses() == (NO_MEMORY, SUCCESS)
+        },
+    },
+    Declared {
+        reason: "host memory of an APU is an allocation that any GPU reaches; C calls it a reserved address (rule 1, case 77)",
+        of: Of::Both,
+        then: Then::GoOn,
+        holds: |it| {
+            let as_ours = it.theirs.replace("was=5,", "was=1,").replace("Type=5 ", "Type=1 ");
+            let asked = it.theirs.contains("=5") && without(&as_ours, &["CPU="]) == without(it.ours, &["CPU="]);
+            let mapped = it.verb().starts_with("map") && it.statuses() == (INVALID_PARAMETER, SUCCESS);
+            it.variant == "apu" && (asked || mapped)
+        },
+    },
+    Declared {
+        reason: "a node listed twice is unmapped once; the kernel refuses the second time, and C can never unmap it",
+        of: Of::Both,
+        then: Then::Stop,
+        holds: |it| it.is("unmap") && it.statuses() == (ERROR, SUCCESS) && it.mapped_twice(),
+    },
+    Declared {
+        reason: "the last close frees every object (rule 4)",
+        of: Of::Older,
+        then: Then::Stop,
+        holds: |it| it.is("close") && it.ours.contains(" gone=") && it.statuses() == (SUCCESS, SUCCESS),
+    },
+    Declared {
+        reason: "5.2.3 looks pointers and nodes up without asking whether it is open (case 39, rule 4)",
+        of: Of::Older,
+        then: Then::GoOn,
+        holds: |it| it.closed(),
+    },
+    Declared {
+        reason: "with HSA_USE_SVM=0 no node has the SVM API; 5.2.3 goes on to say so (case 22)",
+        of: Of::Older,
+        then: Then::GoOn,
+        holds: |it| {
+            let rest = |answer| without(answer, &["capability="]);
+            it.variant == "svm-unused" && it.is("node") && rest(it.theirs) == rest(it.ours)
+        },
+    },
+    Declared {
+        reason: "5.2.3 maps in the order of the GPUs; the target begins with the object's own (rule 5)",
+        of: Of::Older,
+        then: Then::GoOn,
+        holds: |it| {
+            it.is("query") && without(it.theirs, &["Mapped="]) == without(it.ours, &["Mapped="]) && it.same_mapped()
+        },
+    },
+    Declared {
+        reason: "5.2.3 answers a forked child from the parent's objects, or crashes there (case 79)",
+        of: Of::Older,
+        then: Then::GoOn,
+        holds: |it| {
+            let opened = |answer: &str| answer.split_once(" open=").map(|(_, rest)| rest.to_owned());
+            it.is("fork") && (it.theirs.contains("child died") || opened(it.theirs) == opened(it.ours))
+        },
+    },
+    Declared {
+        reason: "5.2.3 gives no fixed address in an aperture that mmap fills (case 56)",
+        of: Of::Older,
+        then: Then::Stop,
+        holds: |it| it.is("alloc") && it.flags(FIXED) && matches!(it.statuses(), (ERROR | NO_MEMORY, SUCCESS)),
+    },
+    Declared {
+        reason: "5.2.3 calls a map of an unknown address ERROR (case 50)",
+        of: Of::Older,
+        then: Then::GoOn,
+        holds: |it| it.is("map") && it.statuses() == (ERROR, INVALID_PARAMETER),
+    },
+    Declared {
+        reason: "5.2.3 does not bind host memory to a node, so nothing can fail there (rule 5, NoSubstitute)",
+        of: Of::Older,
+        then: Then::Stop,
+        holds: |it| it.is("alloc") && it.flags(NO_SUBSTITUTE) && it.statuses() == (SUCCESS, ERROR),
+    },
+    Declared {
+        reason: "5.2.3 lets what is no userptr be registered (rule 5)",
+        of: Of::Older,
+        then: Then::Stop,
+        holds: |it| it.verb().starts_with("register") && it.statuses() == (SUCCESS, INVALID_HANDLE),
+    },
+    Declared {
+        reason: "5.2.3 takes any of several registrations that hold an address (rule 3)",
+        of: Of::Older,
+        then: Then::GoOn,
+        holds: |it| it.is("query") && it.theirs.contains(" 0 Type=2 ") && it.ours.contains(" 0 Type=2 "),
+    },
+    Declared {
+        reason: "before the first Acquire 5.2.3 knows no node, and of SVM it never knows (rule 4)",
+        of: Of::Older,
+        then: Then::GoOn,
+        holds: |it| {
+            let verbs = ["map", "map-to", "unmap", "free", "deregister"];
+            verbs.contains(&it.verb()) && !it.after("acquire") && it.statuses().0 != SUCCESS
+        },
+    },
+];
+
+/// Behind these, the two hold different objects though their answers are the same.
+pub(crate) const SILENT: &[Declared] = &[
+    Declared {
+        reason: "a registration refused for its node list is not counted; C counts it (rule 5)",
+        of: Of::Both,
+        then: Then::Stop,
+        holds: |it| it.verb().starts_with("register") && it.statuses() == (ALREADY_REGISTERED, ALREADY_REGISTERED),
+    },
+    Declared {
+        reason: "scratch that failed leaves nothing; C goes on to take the range for scratch (rule 5)",
+        of: Of::Both,
+        then: Then::Stop,
+        holds: |it| {
+            let odd = it.flags(FIXED) || it.number(3) >= 1 << 40;
+            it.is("alloc") && it.flags(SCRATCH) && odd && it.statuses().0 != SUCCESS
+        },
+    },
+    Declared {
+        reason: "an allocation that failed leaves nothing; 5.2.3 keeps the addresses of a huge one (rule 5)",
+        of: Of::Older,
+        then: Then::Stop,
+        holds: |it| it.is("alloc") && it.statuses() != (SUCCESS, SUCCESS) && it.number(3) >= 1 << 40,
+    },
+];
