@@ -113,7 +113,7 @@ pub(crate) const DECLARED: &[Declared] = &[
         of: Of::Both,
         then: Then::Stop,
         holds: |it| {
-            let outside = (it.variant.starts_with("reserved") || it.variant == "apu") || it.flags(NO_ADDRESS);
+            let outside = it.reserved() || it.variant == "apu" || it.flags(NO_ADDRESS);
             it.is("alloc") && it.flags(FIXED) && outside && matches!(it.statuses(), (SUCCESS, ERROR | NO_MEMORY))
         },
     },
@@ -138,14 +138,14 @@ pub(crate) const DECLARED: &[Declared] = &[
         },
     },
     Declared {
-        reason: "host memory of an APU is an allocation that any GPU reaches; C calls it a reserved address (rule 1, case 77)",
+        reason: "host memory without a dGPU is an allocation that any GPU reaches; C calls it a reserved address (rule 1, case 77)",
         of: Of::Both,
         then: Then::GoOn,
         holds: |it| {
             let as_ours = it.theirs.replace("was=5,", "was=1,").replace("Type=5 ", "Type=1 ");
             let asked = it.theirs.contains("=5") && without(&as_ours, &["CPU="]) == without(it.ours, &["CPU="]);
             let mapped = it.verb().starts_with("map") && it.statuses() == (INVALID_PARAMETER, SUCCESS);
-            it.variant == "apu" && (asked || mapped)
+            matches!(it.variant, "apu" | "no-gpu") && (asked || mapped)
         },
     },
     Declared {
@@ -174,6 +174,12 @@ pub(crate) const DECLARED: &[Declared] = &[
             let rest = |answer| without(answer, &["capability="]);
             it.variant == "svm-unused" && it.is("node") && rest(it.theirs) == rest(it.ours)
         },
+    },
+    Declared {
+        reason: "where no GPU is without the SVM API it is there; 5.2.3 has none (rule 4)",
+        of: Of::Older,
+        then: Then::GoOn,
+        holds: |it| it.variant == "no-gpu" && matches!(it.verb(), "map" | "map-to" | "free" | "deregister" | "unmap"),
     },
     Declared {
         reason: "5.2.3 maps in the order of the GPUs; the target begins with the object's own (rule 5)",
@@ -248,6 +254,17 @@ pub(crate) const SILENT: &[Declared] = &[
         holds: |it| {
             let odd = it.flags(FIXED) || it.number(3) >= 1 << 40;
             it.is("alloc") && it.flags(SCRATCH) && odd && it.statuses().0 != SUCCESS
+        },
+    },
+    Declared {
+        reason: "a request that failed leaves nothing in a reserved aperture; C keeps an area of size 0, or of one that wraps \
+                 (rule 5)",
+        of: Of::Both,
+        then: Then::Stop,
+        holds: |it| {
+            let nothing = it.verb().starts_with("register") && it.argument(2) == "0x0";
+            let wraps = it.is("alloc") && it.number(3) >= 1 << 40;
+            it.reserved() && (nothing || wraps) && it.statuses().0 != SUCCESS
         },
     },
     Declared {

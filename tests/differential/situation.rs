@@ -39,6 +39,11 @@ impl Situation<'_> {
         flags & bits == bits
     }
 
+    /// Whether SVM lies in a range that is reserved at Acquire.
+    pub(super) fn reserved(&self) -> bool {
+        self.variant.starts_with("reserved")
+    }
+
     /// Whether the library was closed and opened again before this call.
     pub(super) fn reopened(&self) -> bool {
         // Every open but a process's first finds the library open already, or was closed before.
