@@ -10,9 +10,10 @@ use std::os::fd::RawFd;
 
 use hsakmt_core::driver::{Driver, Errno};
 use hsakmt_core::node::GpuId;
-use hsakmt_kfd::device::Device;
+use hsakmt_kfd::device::{Device, TileConfig};
 use hsakmt_kfd::driver::KfdDriver;
 use hsakmt_kfd::topology::Topology;
+use hsakmt_kfd::uapi::GetClockCountersArgs;
 
 /// A channel to a KFD.
 pub trait Backend: Driver + Debug + Send {
@@ -26,6 +27,10 @@ pub trait Backend: Driver + Debug + Send {
     fn available_memory(&self, gpu: GpuId) -> Result<u64, Errno>;
     /// Sets the XNACK mode, or with -1 asks for it; the answer is the mode.
     fn xnack_mode(&self, mode: i32) -> Result<i32, Errno>;
+    /// How textures are tiled on a GPU: fills both arrays from the front.
+    fn tile_config(&self, gpu: GpuId, tiles: &mut [u32], macro_tiles: &mut [u32]) -> Result<TileConfig, Errno>;
+    /// The clocks of a GPU and of the host at one moment; of the host alone for [`GpuId::NONE`].
+    fn clock_counters(&self, gpu: GpuId) -> Result<GetClockCountersArgs, Errno>;
     /// Makes the channel a kernel process of its own (a secondary context).
     fn create_process(&self) -> Result<(), Errno>;
     /// File descriptors that a forked child must close.
@@ -59,6 +64,14 @@ impl Backend for KfdDriver {
 
     fn xnack_mode(&self, mode: i32) -> Result<i32, Errno> {
         self.device().xnack_mode(mode)
+    }
+
+    fn tile_config(&self, gpu: GpuId, tiles: &mut [u32], macro_tiles: &mut [u32]) -> Result<TileConfig, Errno> {
+        self.device().tile_config(gpu, tiles, macro_tiles)
+    }
+
+    fn clock_counters(&self, gpu: GpuId) -> Result<GetClockCountersArgs, Errno> {
+        self.device().clock_counters(gpu)
     }
 
     fn create_process(&self) -> Result<(), Errno> {

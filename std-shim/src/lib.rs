@@ -36,6 +36,7 @@ pub mod capi;
 pub mod context;
 pub mod ctypes;
 mod environment;
+mod machine_api;
 pub mod memory;
 mod memory_api;
 pub mod shared;

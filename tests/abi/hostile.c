@@ -71,6 +71,8 @@ static void closed(void) {
     CLOSED(hsaKmtGetNodeCacheProperties(0, 0, 1, &cache));
     CLOSED(hsaKmtGetNodeIoLinkProperties(0, 1, &link));
     EXPECT(INVALID_PARAMETER, hsaKmtGetNodeProperties(0, NULL));
+    EXPECT(KERNEL_IO_CHANNEL_NOT_OPENED, hsaKmtGetTileConfig(1, NULL));
+    EXPECT(KERNEL_IO_CHANNEL_NOT_OPENED, hsaKmtGetClockCounters(1, NULL));
     EXPECT(INVALID_PARAMETER, hsaKmtGetNodeMemoryProperties(0, 1, NULL));
     EXPECT(INVALID_PARAMETER, hsaKmtGetNodeCacheProperties(0, 0, 1, NULL));
     EXPECT(INVALID_PARAMETER, hsaKmtGetNodeIoLinkProperties(0, 1, NULL));
@@ -218,6 +220,16 @@ static void topology(void) {
         wrong = 1;
     }
     EXPECT(INVALID_NODE_UNIT, hsaKmtGetNodeProperties(3, &node));
+    HsaGpuTileConfig tiling = {NULL, NULL, 0, 0, 0, 0, 0, {0}};
+    EXPECT(INVALID_PARAMETER, hsaKmtGetTileConfig(1, NULL));
+    EXPECT(SUCCESS, hsaKmtGetTileConfig(1, &tiling));
+    EXPECT(INVALID_NODE_UNIT, hsaKmtGetTileConfig(3, &tiling));
+    tiling.NumTileConfigs = ~0u;
+    EXPECT(INVALID_PARAMETER, hsaKmtGetTileConfig(1, &tiling));
+    HsaClockCounters clocks;
+    EXPECT(INVALID_PARAMETER, hsaKmtGetClockCounters(1, NULL));
+    EXPECT(INVALID_NODE_UNIT, hsaKmtGetClockCounters(3, &clocks));
+    EXPECT(SUCCESS, hsaKmtGetClockCounters(1, &clocks));
     EXPECT(INVALID_NODE_UNIT, hsaKmtGetNodeProperties(~0u, &node));
     EXPECT(INVALID_NODE_UNIT, hsaKmtGetNodeMemoryProperties(3, 1, banks));
     EXPECT(SUCCESS, hsaKmtGetNodeMemoryProperties(1, 0, banks));

@@ -106,6 +106,27 @@ static void show_links(unsigned id, unsigned count) {
     free(links);
 }
 
+static void show_machine(HSAuint32 id) {
+    HSAuint32 tiles[40], macros[20];
+    memset(tiles, 0xaa, sizeof tiles);
+    memset(macros, 0xaa, sizeof macros);
+    HsaGpuTileConfig config = {tiles, macros, 32, 16, 0, 0, 0, {0}};
+    printf(" tiles: %d\n", hsaKmtGetTileConfig(id, &config));
+    SHOW(config, NumTileConfigs);
+    SHOW(config, NumMacroTileConfigs);
+    SHOW(config, GbAddrConfig);
+    SHOW(config, NumBanks);
+    SHOW(config, NumRanks);
+    for (unsigned i = 0; i < 40; i++)
+        printf(" %x", tiles[i]);
+    for (unsigned i = 0; i < 20; i++)
+        printf(" %x", macros[i]);
+    HsaClockCounters clocks = {1, 1, 1, 1};
+    printf("\n clocks: %d\n", hsaKmtGetClockCounters(id, &clocks));
+    SHOW(clocks, SystemClockFrequencyHz);
+    printf(" running: %d %d\n", clocks.CPUClockCounter > 1, clocks.SystemClockCounter > 1);
+}
+
 int main(void) {
     HsaSystemProperties system;
     HsaVersionInfo version;
@@ -124,6 +145,8 @@ int main(void) {
         show_banks(id, node.NumMemoryBanks);
         show_caches(id, node.NumCaches);
         show_links(id, node.NumIOLinks);
+        show_machine(id);
     }
+    show_machine(system.NumNodes);
     return 0;
 }

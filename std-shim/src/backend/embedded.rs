@@ -4,8 +4,10 @@ use std::os::fd::RawFd;
 
 use hsakmt_core::driver::Errno;
 use hsakmt_core::node::GpuId;
+use hsakmt_kfd::device::TileConfig;
 use hsakmt_kfd::sim::embedded::EmbeddedDriver;
 use hsakmt_kfd::topology::Topology;
+use hsakmt_kfd::uapi::GetClockCountersArgs;
 
 use super::Backend;
 
@@ -29,6 +31,14 @@ impl Backend for EmbeddedDriver {
 
     fn xnack_mode(&self, mode: i32) -> Result<i32, Errno> {
         EmbeddedDriver::xnack_mode(self, mode)
+    }
+
+    fn tile_config(&self, gpu: GpuId, tiles: &mut [u32], macro_tiles: &mut [u32]) -> Result<TileConfig, Errno> {
+        EmbeddedDriver::tile_config(self, gpu, tiles, macro_tiles)
+    }
+
+    fn clock_counters(&self, gpu: GpuId) -> Result<GetClockCountersArgs, Errno> {
+        EmbeddedDriver::clock_counters(self, gpu)
     }
 
     fn create_process(&self) -> Result<(), Errno> {

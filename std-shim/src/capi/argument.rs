@@ -38,6 +38,11 @@ impl Channel {
 pub(super) struct Out<T>(*mut T);
 
 impl<T: Copy> Out<T> {
+    /// A place that stands in another argument.
+    pub(super) fn inside(place: *mut T) -> Out<T> {
+        Out(place)
+    }
+
     /// The place, or INVALID_PARAMETER for a null pointer.
     pub(super) fn required(self) -> Result<Place<T>, Error> {
         self.optional().ok_or(Error::InvalidParameter)

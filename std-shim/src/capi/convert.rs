@@ -7,12 +7,35 @@ use core::ptr::with_exposed_provenance_mut as pointer;
 
 use hsakmt_core::info::PointerInfo;
 use hsakmt_core::manager::Graphics;
+use hsakmt_kfd::device::TileConfig;
 use hsakmt_kfd::topology::{Cache, IoLink, MemoryBank, Node, Topology};
+use hsakmt_kfd::uapi::GetClockCountersArgs;
 
 use crate::ctypes::*;
 
 pub(super) fn version((major, minor): (u32, u32)) -> HsaVersionInfo {
     HsaVersionInfo { KernelInterfaceMajorVersion: major, KernelInterfaceMinorVersion: minor }
+}
+
+pub(super) fn clocks(clocks: &GetClockCountersArgs) -> HsaClockCounters {
+    HsaClockCounters {
+        GPUClockCounter: clocks.gpu_clock_counter,
+        CPUClockCounter: clocks.cpu_clock_counter,
+        SystemClockCounter: clocks.system_clock_counter,
+        SystemClockFrequencyHz: clocks.system_clock_freq,
+    }
+}
+
+/// `asked` with the answer's numbers; its pointers stay.
+pub(super) fn tiling(asked: HsaGpuTileConfig, answer: &TileConfig) -> HsaGpuTileConfig {
+    HsaGpuTileConfig {
+        NumTileConfigs: answer.tiles as u32,
+        NumMacroTileConfigs: answer.macro_tiles as u32,
+        GbAddrConfig: answer.gb_addr_config,
+        NumBanks: answer.banks,
+        NumRanks: answer.ranks,
+        ..asked
+    }
 }
 
 pub(super) fn system(topology: &Topology) -> HsaSystemProperties {

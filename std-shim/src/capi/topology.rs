@@ -4,9 +4,10 @@
 //! open, Acquire the other way round.
 
 use hsakmt_core::error::{Error, Result};
+use hsakmt_core::node;
 use hsakmt_kfd::topology::{Node, Topology};
 
-use super::argument::Out;
+use super::argument::{InOut, Out};
 use super::{convert, opened, twins};
 use crate::ctypes::*;
 use crate::system::opened_snapshot;
@@ -14,6 +15,9 @@ use crate::system::opened_snapshot;
 /// Entries behind a node's real banks that are set to zero. A caller who claims more room than this is mistaken, and
 /// nothing is written there.
 const MOST_BANKS: usize = 64;
+
+/// More tile configurations than any GPU has (32, and 16 macro ones).
+const MOST_TILES: usize = 64;
 
 twins! {
     /// Takes the snapshot, unless one stands, and sets memory management up.
@@ -78,6 +82,35 @@ twins! {
         Ok(())
     }
 
+    /// The clocks of a GPU and of the host at one moment.
+    fn hsaKmtGetClockCounters, hsaKmtGetClockCountersCtx(context, NodeId: u32, Counters: Out<HsaClockCounters>) {
+        let context = opened(context)?;
+        let mut place = Counters.required()?;
+        place.set(convert::clocks(&context.clock_counters(node::NodeId(NodeId))?));
+        Ok(())
+    }
+
+    /// How a GPU tiles textures. What the caller has room for beyond any GPU's need is not written.
+    fn hsaKmtGetTileConfig, hsaKmtGetTileConfigCtx(context, NodeId: u32, config: InOut<HsaGpuTileConfig>) {
+        let context = opened(context)?;
+        let asked = config.get().ok_or(Error::InvalidParameter)?;
+        let (mut tiles, mut macros) = ([0; MOST_TILES], [0; MOST_TILES]);
+        let room = |count: u32| (count as usize).min(MOST_TILES);
+        let (tiles, macros) = (&mut tiles[..room(asked.NumTileConfigs)], &mut macros[..room(asked.NumMacroTileConfigs)]);
+        let answer = context.tile_config(node::NodeId(NodeId), tiles, macros);
+        if answer == Err(Error::InvalidNode) {
+            return Err(Error::InvalidNode);
+        }
+        // Zeros where the device has nothing to say, a CPU's refusal included.
+        for (place, values) in [(asked.TileConfig, &*tiles), (asked.MacroTileConfig, &*macros)] {
+            if !values.is_empty() {
+                Out::inside(place).required()?.fill(values.iter().copied());
+            }
+        }
+        config.out().required()?.set(convert::tiling(asked, &answer?));
+        Ok(())
+    }
+
     /// A node's links to others.
     fn hsaKmtGetNodeIoLinkProperties, hsaKmtGetNodeIoLinkPropertiesCtx(
         context,
@@ -94,5 +127,5 @@ twins! {
 }
 
 fn find(topology: &Topology, id: u32) -> Result<&Node> {
-    topology.node(hsakmt_core::node::NodeId(id)).ok_or(Error::InvalidNode)
+    topology.node(node::NodeId(id)).ok_or(Error::InvalidNode)
 }

@@ -28,8 +28,6 @@ refusing! {
     /// Not written yet.
     UNWRITTEN:
     // topology
-    hsaKmtGetClockCounters(NodeId: u32, Counters: *mut HsaClockCounters);
-    hsaKmtGetTileConfig(NodeId: u32, config: *mut HsaGpuTileConfig);
     hsaKmtGetAMDGPUDeviceHandle(NodeId: u32, DeviceHandle: *mut HsaAMDGPUDeviceHandle);
     // memory
     hsaKmtSetMemoryPolicy(
