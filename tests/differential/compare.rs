@@ -65,3 +65,46 @@ pub(crate) fn compare(calls: &[String], theirs: &[String], ours: &[String], newe
     }
     agreement
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(lines: &[&str]) -> Vec<String> {
+        lines.iter().map(|line| (*line).to_owned()).collect()
+    }
+
+    #[test]
+    fn the_first_answer_that_differs_is_told() {
+        let calls = lines(&["0 open", "0 query H0+0x0", "0 query H0+0x1"]);
+        let theirs = lines(&["0 open 0", "0 query 1 Type=0", "0 query 1 Type=0"]);
+        let same = compare(&calls, &theirs, &theirs, true, "plain");
+        assert!(same.difference.is_none() && same.compared == 3);
+        let ours = lines(&["0 open 0", "0 query 0 Type=1", "died 11"]);
+        let difference = compare(&calls, &theirs, &ours, true, "plain").difference.unwrap();
+        assert_eq!((difference.theirs.as_str(), difference.ours.as_str()), ("0 query 1 Type=0", "0 query 0 Type=1"));
+        let less = compare(&calls, &theirs, &lines(&["0 open 0"]), true, "plain").difference.unwrap();
+        assert_eq!(less.ours, "nothing");
+    }
+
+    #[test]
+    fn a_declared_difference_is_one_of_its_own_reference() {
+        let calls = lines(&["0 open", "0 acquire", "0 map H0+0x0 0x1000", "0 query H0+0x0"]);
+        let theirs = lines(&["0 open 0", "0 acquire 0", "0 map 1 alternate=0", "0 query 1"]);
+        let ours = lines(&["0 open 0", "0 acquire 0", "0 map 3 alternate=0", "0 query 1"]);
+        let older = compare(&calls, &theirs, &ours, false, "plain");
+        assert!(older.difference.is_none() && older.compared == 4 && older.declared.len() == 1);
+        assert!(compare(&calls, &theirs, &ours, true, "plain").difference.is_some());
+    }
+
+    #[test]
+    fn behind_what_leaves_other_objects_nothing_is_compared() {
+        let calls = lines(&["0 deregister H0+0x0", "0 query H0+0x0"]);
+        let theirs = lines(&["0 deregister was=2,1 0", "0 query 1"]);
+        let ours = lines(&["0 deregister was=2,1 1", "0 query 0"]);
+        let agreement = compare(&calls, &theirs, &ours, true, "plain");
+        assert!(agreement.difference.is_none() && agreement.compared == 1);
+        let unmapped = [lines(&["0 deregister was=2,0 0"]), lines(&["0 deregister was=2,0 1"])];
+        assert!(compare(&calls[..1], &unmapped[0], &unmapped[1], true, "plain").difference.is_some());
+    }
+}

@@ -229,6 +229,18 @@ pub(crate) const DECLARED: &[Declared] = &[
         holds: |it| it.is("query") && it.theirs.contains(" 0 Type=2 ") && it.ours.contains(" 0 Type=2 "),
     },
     Declared {
+        reason: "the GPU address of what is registered somewhere, where several are: 5.2.3 takes any of them (rule 3)",
+        of: Of::Older,
+        then: Then::Stop,
+        holds: |it| it.argument(1).starts_with('g'),
+    },
+    Declared {
+        reason: "5.2.3 calls scratch that the kernel refuses to back ERROR (rule 5)",
+        of: Of::Older,
+        then: Then::GoOn,
+        holds: |it| it.verb().starts_with("map") && it.statuses() == (ERROR, INVALID_HANDLE),
+    },
+    Declared {
         reason: "before the first Acquire 5.2.3 knows no node, and of SVM it never knows (rule 4)",
         of: Of::Older,
         then: Then::GoOn,
@@ -262,7 +274,7 @@ pub(crate) const SILENT: &[Declared] = &[
         of: Of::Both,
         then: Then::Stop,
         holds: |it| {
-            let nothing = it.verb().starts_with("register") && it.argument(2) == "0x0";
+            let nothing = it.verb().starts_with("register") && (it.argument(2) == "0x0" || it.number(2) >= 1 << 47);
             let wraps = it.is("alloc") && it.number(3) >= 1 << 40;
             it.reserved() && (nothing || wraps) && it.statuses().0 != SUCCESS
         },

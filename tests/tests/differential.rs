@@ -26,7 +26,7 @@ mod sequence;
 #[path = "../differential/situation.rs"]
 mod situation;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -244,6 +244,7 @@ fn pinned_nobody_can_tell_which_library_answers() {
     let mut wanted = number("HSAKMT_DIFFERENTIAL_FAILURES").unwrap_or(1);
     println!("seed {seed}; HSAKMT_DIFFERENTIAL_SEED={seed} repeats it");
     let (mut played, mut compared, mut failures) = (0, 0, Vec::new());
+    let mut verbs = BTreeSet::new();
     let (mut kinds, mut repeated) = (HashSet::new(), 0);
     let mut declared: BTreeMap<&str, usize> = BTreeMap::new();
     for (index, variant) in VARIANTS.iter().enumerate().filter(|(_, variant)| libraries.newer || !variant.newer) {
@@ -258,6 +259,7 @@ fn pinned_nobody_can_tell_which_library_answers() {
             let sequence = tree.current();
             let (answers, agreement) = pair.run(&sequence);
             played += 1;
+            verbs.extend(answers.calls.iter().filter_map(|call| call.split(' ').nth(1)).map(str::to_owned));
             compared += agreement.compared;
             agreement.declared.iter().for_each(|reason| *declared.entry(reason).or_default() += 1);
             let Some(difference) = agreement.difference else { continue };
@@ -283,7 +285,11 @@ fn pinned_nobody_can_tell_which_library_answers() {
             }
         }
     }
-    println!("{played} sequences, {compared} answers compared; {repeated} more differences of the kinds found");
+    println!("{played} sequences of {} kinds of calls, {compared} answers compared", verbs.len());
+    if repeated > 0 {
+        println!("{repeated} more differences of the kinds found");
+    }
+    assert!(played < 500 || verbs.len() >= 20, "too few kinds of calls: {verbs:?}");
     for (reason, count) in &declared {
         println!("  declared, {count} times: {reason}");
     }
