@@ -19,7 +19,7 @@ use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use crate::address::PageSize;
 use crate::aperture::{Aperture, Layout};
-use crate::epoch::{Domain, Grace};
+use crate::epoch::{Domain, Grace, NEVER};
 use crate::error::{Error, Result};
 use crate::list::{List, Lists};
 use crate::pool::{Chain, Memory, Pool};
@@ -484,7 +484,10 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
         if self.grace.alone() {
             return self.reclaim_all();
         }
-        if let Some((period, mut batch)) = self.waiting.take() {
+        if let Some((mut period, mut batch)) = self.waiting.take() {
+            if period == NEVER {
+                period = self.grace.begin();
+            }
             if self.grace.passed(period) {
                 self.take_back(&mut batch);
                 self.turn(batch.publishes);

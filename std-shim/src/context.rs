@@ -245,7 +245,7 @@ impl Context {
         let left = opens.checked_sub(1).ok_or(Error::NotOpened)?;
         OPENS[self.index].store(left, Ordering::Relaxed);
         if left == 0 {
-            self.close_inherited_fds();
+            close_fds(self.index);
         }
         Ok(())
     }
@@ -256,17 +256,6 @@ impl Context {
         INHERITED[self.index].iter().zip(given).for_each(|(slot, fd)| slot.store(fd, Ordering::Relaxed));
     }
 
-    fn close_inherited_fds(self) {
-        for slot in &INHERITED[self.index] {
-            let fd = slot.swap(0, Ordering::Relaxed);
-            if fd > 0 {
-                // SAFETY: noted by `remember` in the parent, where the owner still has it; here, in the child, that owner
-                // is abandoned with the parent's state and will never use or close it.
-                drop(unsafe { OwnedFd::from_raw_fd(fd - 1) });
-            }
-        }
-    }
-
     /// One caller at a time: runs a verb of the memory manager. Blocking: it waits for other writers, and the verb may
     /// wait for the device.
     pub fn manage<T>(self, verb: impl FnOnce(&mut ContextManager) -> Result<T>) -> Result<T> {
@@ -275,6 +264,8 @@ impl Context {
     }
 
     fn lock(self) -> MutexGuard<'static, ()> {
+        // A fork must never find a lock taken that it does not wipe.
+        SHARED.prepare();
         // A writer that panicked built its edit aside: what is published is whole.
         self.shelf.lock.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -292,12 +283,24 @@ impl Context {
 
     /// First use in this process. A parent's state is overwritten without being dropped: it is the parent's.
     fn come_alive(self) {
-        self.close_inherited_fds();
+        let abandoned = SHARED.shelves.iter().enumerate().filter(|(_, shelf)| shelf.live.load(Ordering::Relaxed) == 0);
+        abandoned.for_each(|(index, _)| close_fds(index));
         OPENS[self.index].store(0, Ordering::Relaxed);
-        SHARED.prepare();
         let fresh = MaybeUninit::new(State { manager: None, parked: None });
         // SAFETY: the lock is held by the caller, and while `live` is 0 nobody has a reference to the content.
         unsafe { STATES[self.index].0.get().write(fresh) };
         self.shelf.live.store(1, Ordering::Relaxed);
+    }
+}
+
+/// Closes the descriptors of a context that lives in a parent of this process only.
+fn close_fds(index: usize) {
+    for slot in &INHERITED[index] {
+        let fd = slot.swap(0, Ordering::Relaxed);
+        if fd > 0 {
+            // SAFETY: noted by `remember` in the parent, where the owner still has it; here, in the child, that owner is
+            // abandoned with the parent's state and will never use or close it.
+            drop(unsafe { OwnedFd::from_raw_fd(fd - 1) });
+        }
     }
 }

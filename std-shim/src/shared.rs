@@ -58,11 +58,11 @@ pub(crate) static SHARED: Shared = Shared {
 };
 
 impl Shared {
-    /// Asks the kernel to wipe this memory at fork and to run its barrier on request. Called with a lock held, before
-    /// anything is published; cheap to repeat.
+    /// Asks the kernel to wipe this memory at fork and to run its barrier on request. Called before any lock or slot in
+    /// it is taken, by any thread; cheap to repeat, and harmless when two do it at once.
     pub(crate) fn prepare(&'static self) {
-        self.slots.barrier().register();
-        if self.wiping.load(Ordering::Relaxed) == 0 {
+        if self.wiping.load(Ordering::Acquire) == 0 {
+            self.slots.barrier().register();
             let start = std::ptr::from_ref(self).cast_mut().cast();
             // SAFETY: the range is this static, whole pages by its alignment. The advice changes nothing here; what it
             // does in a child is this module's design.
@@ -71,7 +71,7 @@ impl Shared {
                 // SAFETY: the handler is a function of this library, which is never unloaded (linked `nodelete`).
                 unsafe { libc::pthread_atfork(None, None, Some(wipe)) };
             }
-            self.wiping.store(1, Ordering::Relaxed);
+            self.wiping.store(1, Ordering::Release);
         }
     }
 }

@@ -7,11 +7,12 @@
 //! key's destructor tolerates later calls: they claim again.
 //!
 //! After a fork the child's slots are wiped and the check "is it still mine" fails, so the child's thread claims anew.
-//! With all slots taken a query takes the writer's lock instead: slow, never wrong.
+//! With all slots taken a query takes the writer's lock instead: slow, never wrong, but not for a signal handler that may
+//! have interrupted a verb of its own thread.
 
 use std::cell::Cell;
 use std::ffi::c_void;
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use hsakmt_core::epoch::slots::{self, Inside, Slot};
@@ -70,9 +71,9 @@ impl Grace for Periods {
     }
 
     fn pause(&mut self, attempt: usize) -> bool {
-        // A reader that was preempted inside needs the processor more than this writer: two seconds in all.
-        std::thread::sleep(Duration::from_micros(100));
-        attempt < 20_000
+        // A reader that was preempted inside needs the processor more than this writer: about two seconds in all.
+        std::thread::sleep(Duration::from_millis(1));
+        attempt < 2_000
     }
 
     fn alone(&mut self) -> bool {
@@ -96,6 +97,8 @@ pub(crate) fn enter() -> Option<Inside<'static>> {
 #[cold]
 #[inline(never)]
 extern "C" fn claim(me: usize) -> Option<&'static Slot> {
+    // A fork must never find a slot that it does not wipe.
+    SHARED.prepare();
     let slot = SHARED.slots.claim(me)?;
     MINE.with(|mine| mine.set(slot));
     if let Some(key) = exit_key() {
@@ -105,15 +108,28 @@ extern "C" fn claim(me: usize) -> Option<&'static Slot> {
     Some(slot)
 }
 
-/// The key whose destructor gives a thread's slot back.
+/// The key whose destructor gives a thread's slot back. No `Once`: a fork in the middle of one would leave the child
+/// waiting for a thread it does not have. Two threads may each make a key; the first to say so wins.
 fn exit_key() -> Option<libc::pthread_key_t> {
-    static KEY: OnceLock<Option<libc::pthread_key_t>> = OnceLock::new();
-    *KEY.get_or_init(|| {
-        let mut key = 0;
-        // SAFETY: `key` is a valid place for the result; the destructor is a function of this library, which is never
-        // unloaded (linked `nodelete`).
-        (unsafe { libc::pthread_key_create(&raw mut key, Some(leave)) } == 0).then_some(key)
-    })
+    /// The key plus 1; 0 is none. Relaxed: a key is a number, nothing lies behind it.
+    static KEY: AtomicU64 = AtomicU64::new(0);
+    if let Some(known) = KEY.load(Ordering::Relaxed).checked_sub(1) {
+        return libc::pthread_key_t::try_from(known).ok();
+    }
+    let mut key = 0;
+    // SAFETY: `key` is a valid place for the result; the destructor is a function of this library, which is never
+    // unloaded (linked `nodelete`).
+    if unsafe { libc::pthread_key_create(&raw mut key, Some(leave)) } != 0 {
+        return None;
+    }
+    match KEY.compare_exchange(0, u64::from(key) + 1, Ordering::Relaxed, Ordering::Relaxed) {
+        Ok(_) => Some(key),
+        Err(first) => {
+            // SAFETY: made above, and no thread has set a value for it.
+            unsafe { libc::pthread_key_delete(key) };
+            libc::pthread_key_t::try_from(first - 1).ok()
+        }
+    }
 }
 
 /// Runs when a thread that claimed a slot ends.

@@ -55,6 +55,11 @@ fn compare(preset: &str, ours: &[String], original: &[String]) {
 }
 
 #[test]
+fn case_79_a_fork_at_any_moment_leaves_the_child_a_library_that_opens() {
+    run("case_79_a_fork_at_any_moment_leaves_the_child_a_library_that_opens", &["--svm", "off"], "fork_early.c");
+}
+
+#[test]
 fn memory_of_others() {
     run("memory_of_others", &["--svm", "off"], "sharing.c");
 }

@@ -48,9 +48,12 @@ pub unsafe trait Domain: Sync {
 /// How often a writer looks again where nothing better than spinning is known.
 const PATIENCE: usize = 10_000;
 
+/// The name of a period that could not be started, and so never passes.
+pub const NEVER: usize = usize::MAX;
+
 /// The writer's side of a domain.
 pub trait Grace {
-    /// Starts a grace period and names it. Names grow.
+    /// Starts a grace period and names it. Names grow. [`NEVER`] when one could not be started: ask again later.
     fn begin(&mut self) -> usize;
 
     /// Whether the period has passed. Never waits.

@@ -24,7 +24,7 @@
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicUsize, Ordering, compiler_fence, fence};
 
-use super::{Domain, Grace};
+use super::{Domain, Grace, NEVER};
 
 /// The two halves of an asymmetric fence.
 ///
@@ -275,13 +275,16 @@ pub struct Periods<'d, const N: usize, B: Barrier> {
 impl<const N: usize, B: Barrier> Grace for Periods<'_, N, B> {
     fn begin(&mut self) -> usize {
         if !self.domain.barrier.heavy() {
-            return usize::MAX;
+            return NEVER;
         }
         // Several writers may share a domain: each has its own period.
         self.domain.epoch.fetch_add(1, Ordering::AcqRel) + 1
     }
 
     fn passed(&mut self, period: usize) -> bool {
+        if period == NEVER {
+            return false;
+        }
         let used = self.domain.used.load(Ordering::Acquire);
         self.domain.slots.iter().take(used).all(|slot| {
             let active = slot.active.load(Ordering::Acquire);

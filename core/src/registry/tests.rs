@@ -359,3 +359,35 @@ fn a_stalled_reader_does_not_keep_objects_from_ending() {
     drop(session);
     writer.reserve(1).unwrap();
 }
+
+/// A barrier that the kernel refuses until told otherwise.
+#[derive(Default)]
+struct Refused(core::sync::atomic::AtomicBool);
+
+// SAFETY: the light half is a full fence, and so is the heavy one where it says that it was had.
+unsafe impl crate::epoch::slots::Barrier for Refused {
+    fn light(&self) {
+        core::sync::atomic::fence(Ordering::SeqCst);
+    }
+
+    fn heavy(&self) -> bool {
+        core::sync::atomic::fence(Ordering::SeqCst);
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+#[test]
+fn a_period_without_its_barrier_never_passes() {
+    let mut registry = Registry::with_domain(crate::epoch::slots::Slots::<4, Refused>::new(Refused::default()));
+    let (mut writer, readers) = registry.split(PAGE, Heap).unwrap();
+    writer.set_layout(layout(true)).unwrap();
+    writer.insert(Aperture::Svm, object(0, slot_address(0, false), 0x1000)).unwrap();
+    let _reader = readers.reader().unwrap();
+    let again = Record { user_data: 1, ..object(0, slot_address(0, false), 0x1000) };
+    let stalled = (0..10 * MAX_WAITING)
+        .find_map(|_| writer.reserve(1).err().or_else(|| writer.replace(Aperture::Svm, again).err()));
+    assert_eq!(stalled, Some(Error::ReadersStalled));
+    writer.registry.domain.barrier().0.store(true, Ordering::Relaxed);
+    writer.reserve(1).unwrap();
+    assert_eq!(writer.passed, 1);
+}
