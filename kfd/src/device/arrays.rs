@@ -104,27 +104,39 @@ pub struct TileConfig {
     pub ranks: u32,
 }
 
-impl Device {
-    /// How textures are tiled on a GPU: fills both arrays from the front.
-    #[doc(alias = "AMDKFD_IOC_GET_TILE_CONFIG")]
-    pub fn tile_config(&self, gpu: GpuId, tiles: &mut [u32], macro_tiles: &mut [u32]) -> Result<TileConfig, Errno> {
-        let mut args = GetTileConfigArgs {
+impl TileConfig {
+    /// What the ioctl is given: both arrays are the kernel's to write while the call lasts.
+    pub(crate) fn request(gpu: GpuId, tiles: &mut [u32], macro_tiles: &mut [u32]) -> GetTileConfigArgs {
+        GetTileConfigArgs {
             tile_config_ptr: tiles.as_mut_ptr().expose_provenance() as u64,
             macro_tile_config_ptr: macro_tiles.as_mut_ptr().expose_provenance() as u64,
             num_tile_configs: u32::try_from(tiles.len()).unwrap_or(u32::MAX),
             num_macro_tile_configs: u32::try_from(macro_tiles.len()).unwrap_or(u32::MAX),
             gpu_id: gpu.0,
             ..Default::default()
-        };
-        // SAFETY: the kernel writes at most as many words as told, which the borrowed slices have.
-        unsafe { self.update::<{ opcode::GET_TILE_CONFIG }, _>(&mut args) }?;
-        Ok(TileConfig {
+        }
+    }
+
+    /// What it answered.
+    pub(crate) fn answer(args: &GetTileConfigArgs, tiles: &[u32], macro_tiles: &[u32]) -> TileConfig {
+        TileConfig {
             tiles: (args.num_tile_configs as usize).min(tiles.len()),
             macro_tiles: (args.num_macro_tile_configs as usize).min(macro_tiles.len()),
             gb_addr_config: args.gb_addr_config,
             banks: args.num_banks,
             ranks: args.num_ranks,
-        })
+        }
+    }
+}
+
+impl Device {
+    /// How textures are tiled on a GPU: fills both arrays from the front.
+    #[doc(alias = "AMDKFD_IOC_GET_TILE_CONFIG")]
+    pub fn tile_config(&self, gpu: GpuId, tiles: &mut [u32], macro_tiles: &mut [u32]) -> Result<TileConfig, Errno> {
+        let mut args = TileConfig::request(gpu, tiles, macro_tiles);
+        // SAFETY: the kernel writes at most as many words as told, which the borrowed slices have.
+        unsafe { self.update::<{ opcode::GET_TILE_CONFIG }, _>(&mut args) }?;
+        Ok(TileConfig::answer(&args, tiles, macro_tiles))
     }
 
     /// Sets attributes of a range of shared virtual memory; `EINVAL` for more than a request can carry.

@@ -28,9 +28,7 @@ use super::sysfs::Tree;
 use crate::device::TileConfig;
 use crate::opcode::Command;
 use crate::topology::{GpuFacts, Sources, Topology};
-use crate::uapi::{
-    self, GetAvailableMemoryArgs, GetClockCountersArgs, GetTileConfigArgs, GetVersionArgs, SetXnackModeArgs,
-};
+use crate::uapi::{self, GetAvailableMemoryArgs, GetClockCountersArgs, GetVersionArgs, SetXnackModeArgs};
 
 mod driver;
 mod here;
@@ -165,22 +163,9 @@ impl EmbeddedDriver {
 
     /// How textures are tiled: fills both arrays from the front.
     pub fn tile_config(&self, gpu: GpuId, tiles: &mut [u32], macro_tiles: &mut [u32]) -> Result<TileConfig, Errno> {
-        let mut args = GetTileConfigArgs {
-            tile_config_ptr: tiles.as_mut_ptr().expose_provenance() as u64,
-            macro_tile_config_ptr: macro_tiles.as_mut_ptr().expose_provenance() as u64,
-            num_tile_configs: u32::try_from(tiles.len()).unwrap_or(u32::MAX),
-            num_macro_tile_configs: u32::try_from(macro_tiles.len()).unwrap_or(u32::MAX),
-            gpu_id: gpu.0,
-            ..Default::default()
-        };
+        let mut args = TileConfig::request(gpu, tiles, macro_tiles);
         self.ioctl(Command::GetTileConfig, &mut args, &mut Here::new(self))?;
-        Ok(TileConfig {
-            tiles: (args.num_tile_configs as usize).min(tiles.len()),
-            macro_tiles: (args.num_macro_tile_configs as usize).min(macro_tiles.len()),
-            gb_addr_config: args.gb_addr_config,
-            banks: args.num_banks,
-            ranks: args.num_ranks,
-        })
+        Ok(TileConfig::answer(&args, tiles, macro_tiles))
     }
 
     /// The clocks of a GPU and of the host at one moment.
