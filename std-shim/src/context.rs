@@ -64,8 +64,21 @@ pub struct Context {
 
 /// The shelf's lock, and the state behind it.
 struct Locked {
-    _lock: MutexGuard<'static, ()>,
+    _lock: Held,
     state: &'static mut State,
+}
+
+/// The shelf's lock, and whose it is.
+struct Held {
+    shelf: &'static Shelf,
+    _guard: MutexGuard<'static, ()>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // Before the guard is dropped: whoever takes the lock next finds it nobody's.
+        self.shelf.holder.store(0, Ordering::Relaxed);
+    }
 }
 
 impl Context {
@@ -176,7 +189,7 @@ impl Context {
 
     /// Opens a channel of the caller's making.
     pub fn open_with(self, channel: impl FnOnce() -> Result<Box<dyn Backend>>) -> Result<()> {
-        let lock = self.lock();
+        let lock = self.lock()?;
         if self.shelf.live.load(Ordering::Relaxed) == 0 {
             self.come_alive();
         }
@@ -219,7 +232,7 @@ impl Context {
     /// Closes once; the last close ends every object, gives their addresses back and closes the device. Blocking.
     #[doc(alias = "hsaKmtCloseKFD")]
     pub fn close(self) -> Result<()> {
-        let lock = self.lock();
+        let lock = self.lock()?;
         let opens = OPENS[self.index].load(Ordering::Relaxed);
         let Some(locked) = self.locked(lock) else { return self.close_inherited(opens) };
         if locked.state.manager.is_none() {
@@ -259,19 +272,27 @@ impl Context {
     /// One caller at a time: runs a verb of the memory manager. Blocking: it waits for other writers, and the verb may
     /// wait for the device.
     pub fn manage<T>(self, verb: impl FnOnce(&mut ContextManager) -> Result<T>) -> Result<T> {
-        let locked = self.locked(self.lock()).ok_or(Error::NotOpened)?;
+        let locked = self.locked(self.lock()?).ok_or(Error::NotOpened)?;
         verb(locked.state.manager.as_mut().ok_or(Error::NotOpened)?)
     }
 
-    fn lock(self) -> MutexGuard<'static, ()> {
+    /// Takes the lock. [`Error::Failed`] for a thread that has it already: a signal handler or an allocator hook that
+    /// interrupted a verb of its own thread would wait for itself.
+    fn lock(self) -> Result<Held> {
         // A fork must never find a lock taken that it does not wipe.
         SHARED.prepare();
+        let me = thread::me();
+        if self.shelf.holder.load(Ordering::Relaxed) == me {
+            return Err(Error::Failed);
+        }
         // A writer that panicked built its edit aside: what is published is whole.
-        self.shelf.lock.lock().unwrap_or_else(PoisonError::into_inner)
+        let guard = self.shelf.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        self.shelf.holder.store(me, Ordering::Relaxed);
+        Ok(Held { shelf: self.shelf, _guard: guard })
     }
 
     /// The state, unless this process has none yet (never opened, or forked).
-    fn locked(self, lock: MutexGuard<'static, ()>) -> Option<Locked> {
+    fn locked(self, lock: Held) -> Option<Locked> {
         if self.shelf.live.load(Ordering::Relaxed) == 0 {
             return None;
         }

@@ -7,7 +7,7 @@
 //! What must hold for that: every byte of `Shared` is zero when new. `tests` below check it.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering, compiler_fence, fence};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering, compiler_fence, fence};
 
 use hsakmt_core::epoch::slots::{Barrier, Slots};
 use hsakmt_core::registry::Registry;
@@ -28,6 +28,8 @@ pub(crate) struct Shelf {
     pub(crate) registry: Registry<Threads>,
     /// Taken by whoever writes.
     pub(crate) lock: Mutex<()>,
+    /// The thread that has it ([`crate::thread::me`]); 0 for none. Relaxed: a thread asks about its own store.
+    pub(crate) holder: AtomicUsize,
     /// 1 once this process (not its parent) has put a state beside the shelf.
     pub(crate) live: AtomicU32,
     /// 1 while a secondary context has this shelf.
@@ -49,6 +51,7 @@ pub(crate) static SHARED: Shared = Shared {
         Shelf {
             registry: Registry::with_domain(Threads),
             lock: Mutex::new(()),
+            holder: AtomicUsize::new(0),
             live: AtomicU32::new(0),
             taken: AtomicU32::new(0),
         }

@@ -77,7 +77,7 @@ impl Grace for Periods {
     }
 
     fn alone(&mut self) -> bool {
-        SHARED.slots.alone(MINE.with(|mine| std::ptr::from_ref(mine).addr()))
+        SHARED.slots.alone(me())
     }
 }
 
@@ -90,6 +90,11 @@ pub(crate) fn enter() -> Option<Inside<'static>> {
     // is here; `Inside` values of a thread live within one call each, and a signal handler's call ends before the call
     // it interrupted.
     Some(unsafe { SHARED.slots.enter_slot(slot) })
+}
+
+/// The calling thread's number: the address of its thread-local, which no other living thread has.
+pub(crate) fn me() -> usize {
+    MINE.with(|mine| std::ptr::from_ref(mine).addr())
 }
 
 /// A thread's first entry, or its first after a fork. `extern "C"`, which promises not to unwind: so a query needs no
