@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_trees_rely_on_is_checked() {
+    fn case_15_overlap_on_either_side_and_all_else_the_trees_rely_on_is_checked() {
         let mut registry = Registry::new();
         let (mut writer, _) = registry.split(PageSize::FOUR_KIB, Heap).unwrap();
         writer.set_layout(layout()).unwrap();

@@ -66,7 +66,7 @@ fn more_attributes_than_a_request_can_carry_are_refused_here() {
 }
 
 #[test]
-fn interrupted_calls_are_restarted_and_others_are_not() {
+fn case_83_interrupted_calls_are_restarted_and_others_are_not() {
     use rustix::io::Errno as E;
     let mut answers = [Err(E::INTR), Err(E::AGAIN), Err(E::INTR), Ok(7), Err(E::INVAL)].into_iter();
     assert_eq!(restart(|| answers.next().unwrap()), Ok(7));

@@ -71,6 +71,20 @@ fn case_57_an_imported_object_has_a_node() {
 }
 
 #[test]
+fn case_70_two_imports_of_one_handle_are_two_objects() {
+    let mut m = Bench::new().start();
+    let handle = SharedHandle { share: [7, 7, 7, 1], aperture: 1, index: 0, pages: 1, gpu: 0x1002 };
+    let (first, _) = m.import_shared(handle, None).unwrap();
+    let (second, _) = m.import_shared(handle, None).unwrap();
+    assert_ne!(first, second);
+    m.deregister(first).unwrap();
+    assert_eq!(query(&m, first), None);
+    assert_eq!(query(&m, second).unwrap().size, P);
+    m.deregister(second).unwrap();
+    check(&m);
+}
+
+#[test]
 fn case_64_addresses_go_back_each_time() {
     let mut m = Bench::new().start();
     for _ in 0..1000 {
