@@ -265,6 +265,12 @@ impl Lists {
 
     fn free(&mut self, own: NonNull<Own>, memory: &mut impl Memory) {
         let len = list_of(own).len();
+        #[cfg(test)]
+        for position in 0..len {
+            let id = list_of(own).ids_ptr().cast_mut().wrapping_add(position);
+            // SAFETY: the list's time has passed: nobody reads its ids, and there are `len` of them.
+            unsafe { id.write(0xdddd_dddd) };
+        }
         if len <= SMALL {
             // SAFETY: a small list came from this pool; it is out of bucket and queue, and no reader holds it any more.
             unsafe { self.small.give(own.cast()) };

@@ -106,6 +106,18 @@ impl<T> Chain<T> {
         Some(slot.cast())
     }
 
+    /// Overwrites every value: in tests a reader that still looks at one finds nonsense.
+    #[cfg(test)]
+    fn poison(&mut self) {
+        let mut here = self.head;
+        while let Some(slot) = NonNull::new(here) {
+            // SAFETY: a slot of this chain is valid, and its grace period has passed: nobody reads its value.
+            unsafe { slot.as_ptr().cast::<u8>().write_bytes(0xdd, size_of::<T>()) };
+            // SAFETY: a slot of this chain is valid and its link is the writer's alone.
+            here = unsafe { (*slot.as_ptr()).link };
+        }
+    }
+
     /// Moves all of `other` to the end of this chain.
     pub(crate) fn append(&mut self, other: &mut Chain<T>) {
         if other.head.is_null() {
@@ -219,6 +231,8 @@ impl<T: Copy> Pool<T> {
         if chain.head.is_null() {
             return;
         }
+        #[cfg(test)]
+        chain.poison();
         chain.append(&mut self.free);
         core::mem::swap(chain, &mut self.free);
     }

@@ -391,3 +391,56 @@ fn a_period_without_its_barrier_never_passes() {
     writer.reserve(1).unwrap();
     assert_eq!(writer.passed, 1);
 }
+
+/// SPEC 1: how long the arrays that a C caller was given stay readable, without a guard.
+#[test]
+fn node_arrays_outlive_their_guard_and_for_a_while_their_object() {
+    use crate::objects::Object;
+    let mut registry = Registry::new();
+    let (mut writer, readers) = registry.split(PAGE, Heap).unwrap();
+    writer.set_layout(layout(true)).unwrap();
+    let (one, other) = (slot_address(0, false), slot_address(1, false));
+    let nodes = [NodeId(1), NodeId(2), NodeId(1)];
+    let buffer = Object {
+        kind: PointerType::Allocated,
+        start: one,
+        size: 0x1000,
+        cpu: one,
+        node: NodeId(1),
+        flags: MemFlags::empty(),
+        user_data: 0,
+        registered: &nodes[..2],
+        mapped: &nodes,
+    };
+    writer.insert_object(Aperture::Svm, &buffer).unwrap();
+    writer.insert_object(Aperture::Svm, &Object { start: other, mapped: &[], ..buffer }).unwrap();
+    let mut reader = readers.reader().unwrap();
+    let mut arrays =
+        || reader.query_pointer(one, |info| info.map(|info| (info.registered.as_ptr(), info.mapped.as_ptr())));
+    // SAFETY: what this test is about: the arrays are kept for as long as SPEC says, guard or no guard.
+    let ids = |array: *const u32, len| unsafe { core::slice::from_raw_parts(array, len) }.to_vec();
+    let first = arrays().unwrap();
+
+    for n in 0..300 {
+        writer.set_user_data(one, n).unwrap();
+        writer.set_mapped(Aperture::Svm, other, &[NodeId(n as u32 % 7)]).unwrap();
+        assert_eq!(arrays().unwrap(), first, "neither user data nor another object moves them");
+    }
+    writer.set_mapped(Aperture::Svm, one, &[NodeId(2)]).unwrap();
+    let changed = arrays().unwrap();
+    assert_eq!(changed.0, first.0, "a change of the mapping does not move the registration");
+    assert_ne!(changed.1, first.1);
+    let (publishes, periods) = (writer.snapshot().generation(), writer.passed);
+    writer.remove_object(Aperture::Svm, one).unwrap();
+    loop {
+        let (publishes, periods) = (writer.snapshot().generation() - publishes, writer.passed - periods);
+        if publishes >= crate::list::KEEP_PUBLISHES && periods >= crate::list::KEEP_EPOCHS {
+            break;
+        }
+        assert_eq!(
+            (ids(first.0, 2), ids(first.1, 3), ids(changed.1, 1)),
+            (std::vec![1, 2], std::vec![1, 2, 1], std::vec![2])
+        );
+        writer.set_user_data(other, publishes).unwrap();
+    }
+}
