@@ -235,6 +235,18 @@ pub(crate) const DECLARED: &[Declared] = &[
         holds: |it| it.argument(1).starts_with('g'),
     },
     Declared {
+        reason: "5.2.3 makes all paged memory that is no userptr on the first GPU, and cannot share it as another's (rule 5)",
+        of: Of::Older,
+        then: Then::Stop,
+        holds: |it| it.variant == "paged-as-gtt" && it.is("share") && it.statuses() == (ERROR, SUCCESS),
+    },
+    Declared {
+        reason: "5.2.3 shows both halves of an AQL ring in host memory to the CPU, which can then be registered (rule 5)",
+        of: Of::Older,
+        then: Then::Stop,
+        holds: |it| it.verb().starts_with("register") && it.statuses() == (SUCCESS, ERROR) && it.rings(),
+    },
+    Declared {
         reason: "5.2.3 calls scratch that the kernel refuses to back ERROR (rule 5)",
         of: Of::Older,
         then: Then::GoOn,
@@ -245,7 +257,7 @@ pub(crate) const DECLARED: &[Declared] = &[
         of: Of::Older,
         then: Then::GoOn,
         holds: |it| {
-            let verbs = ["map", "map-to", "unmap", "free", "deregister"];
+            let verbs = ["map", "map-to", "unmap", "free", "deregister", "register-to", "register-with"];
             verbs.contains(&it.verb()) && !it.after("acquire") && it.statuses().0 != SUCCESS
         },
     },

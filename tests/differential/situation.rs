@@ -1,6 +1,8 @@
 //! What there is to know about one call whose answers are compared: the words in which [`super::differences`] says what
 //! it recognises.
 
+use super::operation::flag::AQL;
+
 /// What there is to know about a call whose answers differ.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Situation<'a> {
@@ -30,13 +32,19 @@ impl Situation<'_> {
     }
 
     pub(super) fn number(&self, position: usize) -> u64 {
-        self.argument(position).strip_prefix("0x").and_then(|word| u64::from_str_radix(word, 16).ok()).unwrap_or(0)
+        hexadecimal(self.argument(position))
     }
 
     /// Whether an allocation asks for all these flags.
     pub(super) fn flags(&self, bits: u32) -> bool {
         let flags = self.number(4) as u32;
         flags & bits == bits
+    }
+
+    /// Whether some call before this one asked for an AQL ring.
+    pub(super) fn rings(&self) -> bool {
+        let allocations = self.before.iter().filter_map(|call| call.get(2..)).filter(|call| call.starts_with("alloc "));
+        allocations.filter_map(|call| Some(hexadecimal(call.split(' ').nth(4)?) as u32)).any(|flags| flags & AQL != 0)
     }
 
     /// Whether SVM lies in a range that is reserved at Acquire.
@@ -109,6 +117,10 @@ impl Situation<'_> {
     pub(super) fn found_mapped(&self) -> bool {
         self.was().is_some_and(|(_, mapped)| mapped > 0)
     }
+}
+
+fn hexadecimal(word: &str) -> u64 {
+    word.strip_prefix("0x").and_then(|digits| u64::from_str_radix(digits, 16).ok()).unwrap_or(0)
 }
 
 /// An answer without the words that begin so.

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `HSAKMT_DIFFERENTIAL_SEED` | another seed; the one used is printed |
 //! | `HSAKMT_DIFFERENTIAL_SEQUENCES` | how many, all variants together |
+//! | `HSAKMT_DIFFERENTIAL_VARIANT` | only this one |
 //! | `HSAKMT_DIFFERENTIAL_FAILURES` | go on until so many differences were found |
 //! | `HSAKMT_DIFFERENTIAL_SCRIPT` | only show what both answer to this file's script, on the variant named by its first line |
 //! | `HSAKMT_SUBJECT_PREFIX`, `HSAKMT_SUBJECT_SIMULATOR` | an installed library of ours, and a kfd-sim, instead of building them |
@@ -44,7 +45,7 @@ struct Variant {
     simulator: &'static [&'static str],
     environment: &'static [(&'static str, &'static str)],
     nodes: u32,
-    /// Of a hundred sequences.
+    /// How many of all sequences, beside the other variants' shares.
     share: u32,
     /// 5.2.3 does not know it: it never asks for SVM.
     newer: bool,
@@ -247,14 +248,16 @@ fn pinned_nobody_can_tell_which_library_answers() {
     let mut verbs = BTreeSet::new();
     let (mut kinds, mut repeated) = (HashSet::new(), 0);
     let mut declared: BTreeMap<&str, usize> = BTreeMap::new();
-    for (index, variant) in VARIANTS.iter().enumerate().filter(|(_, variant)| libraries.newer || !variant.newer) {
-        if setting("HSAKMT_DIFFERENTIAL_VARIANT").is_some_and(|only| only != variant.name) {
-            continue;
-        }
+    let only = setting("HSAKMT_DIFFERENTIAL_VARIANT");
+    let chosen = |variant: &Variant| only.as_ref().is_none_or(|only| only == variant.name);
+    let known = |variant: &Variant| libraries.newer || !variant.newer;
+    let variants: Vec<_> = VARIANTS.iter().enumerate().filter(|(_, it)| chosen(it) && known(it)).collect();
+    let shares: u64 = variants.iter().map(|(_, variant)| u64::from(variant.share)).sum();
+    for (index, variant) in variants {
         let mut runner = runner(seed, index);
         let mut pair = pair(&libraries, variant);
         let strategy = sequences(Scope { newer: libraries.newer, nodes: variant.nodes, tile }, variant.environment);
-        for _ in 0..total * u64::from(variant.share) / 100 {
+        for _ in 0..(total * u64::from(variant.share)).div_ceil(shares) {
             let mut tree = strategy.new_tree(&mut runner).expect("a sequence");
             let sequence = tree.current();
             let (answers, agreement) = pair.run(&sequence);
