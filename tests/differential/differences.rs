@@ -226,7 +226,11 @@ pub(crate) const DECLARED: &[Declared] = &[
         reason: "5.2.3 takes any of several registrations that hold an address (rule 3)",
         of: Of::Older,
         then: Then::GoOn,
-        holds: |it| it.is("query") && it.theirs.contains(" 0 Type=2 ") && it.ours.contains(" 0 Type=2 "),
+        holds: |it| {
+            let both = |part| it.theirs.contains(part) && it.ours.contains(part);
+            let rest = |answer| without(answer, &["was=2,"]);
+            (it.is("query") && both(" 0 Type=2 ")) || (both(" was=2,") && rest(it.theirs) == rest(it.ours))
+        },
     },
     Declared {
         reason: "the GPU address of what is registered somewhere, where several are: 5.2.3 takes any of them (rule 3)",
@@ -258,7 +262,7 @@ pub(crate) const DECLARED: &[Declared] = &[
         then: Then::GoOn,
         holds: |it| {
             let verbs = ["map", "map-to", "unmap", "free", "deregister", "register-to", "register-with"];
-            verbs.contains(&it.verb()) && !it.after("acquire") && it.statuses().0 != SUCCESS
+            verbs.contains(&it.verb()) && !it.acquired() && it.statuses().0 != SUCCESS
         },
     },
 ];

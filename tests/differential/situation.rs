@@ -59,6 +59,11 @@ impl Situation<'_> {
         self.answered.iter().filter(first).count() > 1
     }
 
+    /// Whether an Acquire before this call succeeded.
+    pub(super) fn acquired(&self) -> bool {
+        self.answered.iter().any(|answer| answer.get(2..).is_some_and(|answer| answer.starts_with("acquire 0 ")))
+    }
+
     /// Whether some call before this one was such.
     pub(super) fn after(&self, verb: &str) -> bool {
         self.before.iter().any(|call| call.get(2..).is_some_and(|call| call.split(' ').next() == Some(verb)))
