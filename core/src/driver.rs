@@ -165,6 +165,10 @@ pub struct IpcImport {
     pub flags: MemFlags,
 }
 
+/// What a caller owes in return, since some drivers change this process's address space: [`Driver::release`] and
+/// [`Driver::host_map`] only get ranges that [`Driver::reserve`] or [`Driver::host_alloc`] gave and that nobody uses as
+/// anything else. The memory manager keeps to that.
+///
 /// The verbs. All block; all are called by the single writer; all are all-or-nothing except that [`Partial`] says how
 /// far a map or unmap came.
 pub trait Driver {
