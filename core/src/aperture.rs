@@ -15,8 +15,8 @@ use crate::node::{GpuId, NodeId};
 /// Most GPUVM apertures (old APUs: one per GPU) a machine can have.
 pub const MAX_GPUVM: usize = 8;
 
-/// Most nodes a machine can have.
-pub const MAX_NODES: usize = 128;
+/// Most nodes a machine can have, and most entries of a node list given to a verb.
+pub const MAX_NODES: usize = if usize::BITS < 64 { 32 } else { 128 };
 
 /// An index of objects by address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,43 +1,46 @@
 //! The ledger: what only the writer knows of an object.
 //!
 //! A reader sees a [`crate::record::Record`]; kernel handles, counts and metadata stand here, under the object's
-//! [`ObjectId`], which never changes while the object lives. Entries lie in chunks that never move, so a growing ledger
-//! copies nothing, and a free slot is found through a list of free slots. What never happens: an allocation that aborts
-//! (every growth is fallible, and [`Ledger::reserve`] does it before a verb touches the device), a look-up of a slot
-//! that is not in use.
+//! [`ObjectId`], which never changes while the object lives. Entries lie in chunks, each twice as large as the one before;
+//! chunks never move, so a growing ledger copies nothing, and a free slot is found through a list of free slots. What
+//! never happens: an allocation other than in [`Ledger::reserve`] and [`Handles::reserve`], which a verb calls before it
+//! touches the device; a look-up of a slot that is not in use.
 //!
 //! Registered and mapped GPUs are not here: the record's node lists say them, and the layout's node table turns a node
 //! into its gpu id and back without loss.
 
-use alloc::vec::Vec;
-
+use crate::array::Array;
 use crate::driver::Handle;
 use crate::error::{Error, Result};
 use crate::flags::IocFlags;
 use crate::node::GpuId;
+use crate::pool::Memory;
 use crate::record::ObjectId;
 
-/// Entries per chunk.
-const CHUNK: usize = if cfg!(test) { 8 } else { 512 };
+/// Entries in the first chunk; a power of two.
+const FIRST: usize = if cfg!(test) || usize::BITS < 64 { 8 } else { 64 };
+
+/// Chunks there can be: more entries than an address space holds objects.
+const CHUNKS: usize = 28;
 
 /// No further free slot.
 const END: u32 = u32::MAX;
 
 /// The kernel's names of one object's buffer objects: none for reserved addresses and host memory on an APU, one as a
 /// rule, several for a userptr beyond 512 GiB.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) struct Handles {
     first: Option<Handle>,
-    rest: Vec<Handle>,
+    rest: Array<Handle>,
 }
 
 impl Handles {
     /// No buffer object.
-    pub(crate) const NONE: Handles = Handles { first: None, rest: Vec::new() };
+    pub(crate) const NONE: Handles = Handles { first: None, rest: Array::new() };
 
     /// Exactly one.
     pub(crate) const fn one(handle: Handle) -> Handles {
-        Handles { first: Some(handle), rest: Vec::new() }
+        Handles { first: Some(handle), rest: Array::new() }
     }
 
     /// The first: what export and share name.
@@ -47,7 +50,7 @@ impl Handles {
 
     /// All, in address order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Handle> + '_ {
-        self.first.iter().chain(&self.rest).copied()
+        self.first.iter().chain(self.rest.iter()).copied()
     }
 
     /// How many.
@@ -56,40 +59,42 @@ impl Handles {
     }
 
     /// Makes room for `count` handles in all, so that pushing them cannot fail.
-    pub(crate) fn reserve(&mut self, count: usize) -> Result<()> {
-        let more = count.saturating_sub(1).saturating_sub(self.rest.len());
-        self.rest.try_reserve_exact(more).map_err(|_| Error::NoMemory)
+    pub(crate) fn reserve(&mut self, count: usize, memory: &mut impl Memory) -> Result<()> {
+        self.rest.reserve(count.saturating_sub(1).saturating_sub(self.rest.len()), memory)
     }
 
-    /// Appends one; room was made by [`Handles::reserve`].
+    /// Appends one; [`Handles::reserve`] made room for all but the first.
     pub(crate) fn push(&mut self, handle: Handle) -> Result<()> {
         if self.first.is_none() {
             self.first = Some(handle);
             return Ok(());
         }
-        self.rest.try_reserve(1).map_err(|_| Error::NoMemory)?;
-        self.rest.push(handle);
-        Ok(())
+        self.rest.push(handle).map_err(|_| Error::NoMemory)
     }
 
     /// Replaces one handle, found by its old name.
     pub(crate) fn rename(&mut self, old: Handle, new: Handle) {
-        let all = self.first.iter_mut().chain(&mut self.rest);
+        let all = self.first.iter_mut().chain(self.rest.iter_mut());
         all.filter(|handle| **handle == old).for_each(|handle| *handle = new);
     }
 
     /// Forgets one handle.
     pub(crate) fn forget(&mut self, old: Handle) {
         if self.first == Some(old) {
-            self.first = if self.rest.is_empty() { None } else { Some(self.rest.remove(0)) };
-        } else {
-            self.rest.retain(|handle| *handle != old);
+            self.first = self.rest.remove(0);
+        } else if let Some(position) = self.rest.iter().position(|handle| *handle == old) {
+            self.rest.remove(position);
         }
+    }
+
+    /// Ends the note, not the buffer objects.
+    pub(crate) fn free(self, memory: &mut impl Memory) {
+        self.rest.free(memory);
     }
 }
 
 /// What stands in the ledger for one object.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) struct Entry {
     /// The kernel's names.
     pub(crate) handles: Handles,
@@ -102,7 +107,7 @@ pub(crate) struct Entry {
     /// On which GPU they are.
     pub(crate) gpu: GpuId,
     /// An imported graphics buffer's metadata. Its bytes never move: callers hold their address.
-    pub(crate) metadata: Vec<u8>,
+    pub(crate) metadata: Array<u8>,
 }
 
 impl Default for Entry {
@@ -113,8 +118,16 @@ impl Default for Entry {
             mappings: 0,
             ioc: IocFlags::empty(),
             gpu: GpuId::NONE,
-            metadata: Vec::new(),
+            metadata: Array::new(),
         }
+    }
+}
+
+impl Entry {
+    /// Ends the note, not the buffer objects.
+    pub(crate) fn free(self, memory: &mut impl Memory) {
+        self.handles.free(memory);
+        self.metadata.free(memory);
     }
 }
 
@@ -124,25 +137,39 @@ enum Slot {
     Used(Entry),
 }
 
+impl Slot {
+    fn entry(self) -> Option<Entry> {
+        match self {
+            Slot::Used(entry) => Some(entry),
+            Slot::Free { .. } => None,
+        }
+    }
+}
+
 /// All entries of one context.
 #[derive(Debug)]
 pub(crate) struct Ledger {
-    chunks: Vec<Vec<Slot>>,
+    chunks: [Array<Slot>; CHUNKS],
+    /// Slots handed out so far, in use or free again.
+    known: u32,
     free: u32,
     /// How many slots are in use.
     used: usize,
 }
 
-impl Default for Ledger {
-    fn default() -> Ledger {
-        Ledger::new()
-    }
+/// Which chunk a slot is in, where in it, and how many that chunk holds.
+fn place(id: u32) -> Option<(usize, usize, usize)> {
+    let index = usize::try_from(id).ok()?;
+    // Chunk k begins at FIRST * (2^k - 1).
+    let chunk = (index / FIRST).checked_add(1)?.ilog2();
+    let size = FIRST.checked_shl(chunk)?;
+    Some((usize::try_from(chunk).ok()?, index.checked_add(FIRST)? - size, size))
 }
 
 impl Ledger {
     /// Without entries.
     pub(crate) const fn new() -> Ledger {
-        Ledger { chunks: Vec::new(), free: END, used: 0 }
+        Ledger { chunks: [const { Array::new() }; CHUNKS], known: 0, free: END, used: 0 }
     }
 
     /// How many objects are noted.
@@ -158,26 +185,18 @@ impl Ledger {
     }
 
     /// Makes room for one more entry: the next [`Ledger::insert`] cannot fail.
-    pub(crate) fn reserve(&mut self) -> Result<()> {
-        if self.free != END || self.chunks.last().is_some_and(|chunk| chunk.len() < CHUNK) {
+    pub(crate) fn reserve(&mut self, memory: &mut impl Memory) -> Result<()> {
+        if self.free != END {
             return Ok(());
         }
-        let all = self.chunks.len().checked_add(1).and_then(|count| count.checked_mul(CHUNK));
-        if all.is_none_or(|all| u32::try_from(all).is_err()) {
-            return Err(Error::NoMemory);
-        }
-        let mut chunk = Vec::new();
-        chunk.try_reserve_exact(CHUNK).map_err(|_| Error::NoMemory)?;
-        self.chunks.try_reserve(1).map_err(|_| Error::NoMemory)?;
-        self.chunks.push(chunk);
-        Ok(())
+        let (chunk, _, size) = place(self.known).filter(|_| self.known != END).ok_or(Error::NoMemory)?;
+        let chunk = self.chunks.get_mut(chunk).ok_or(Error::NoMemory)?;
+        let missing = size.saturating_sub(chunk.len());
+        chunk.reserve(missing, memory)
     }
 
-    /// Notes an object and names it; hands the entry back where there is no room.
+    /// Notes an object and names it; hands the entry back where [`Ledger::reserve`] made no room.
     pub(crate) fn insert(&mut self, entry: Entry) -> Result<ObjectId, Entry> {
-        if self.reserve().is_err() {
-            return Err(entry);
-        }
         let id = self.free;
         if let Some(slot) = self.slot_mut(id) {
             let Slot::Free { next } = *slot else { return Err(entry) };
@@ -186,18 +205,21 @@ impl Ledger {
             self.used += 1;
             return Ok(ObjectId(id));
         }
-        let full = self.chunks.len().saturating_sub(1).saturating_mul(CHUNK);
-        let Some(chunk) = self.chunks.last_mut() else { return Err(entry) };
-        let Ok(id) = u32::try_from(full + chunk.len()) else { return Err(entry) };
-        chunk.push(Slot::Used(entry));
+        let id = self.known;
+        let chunk = place(id).and_then(|(chunk, ..)| self.chunks.get_mut(chunk));
+        let Some(chunk) = chunk else { return Err(entry) };
+        if let Err(slot) = chunk.push(Slot::Used(entry)) {
+            return Err(slot.entry().unwrap_or_default());
+        }
+        self.known += 1;
         self.used += 1;
         Ok(ObjectId(id))
     }
 
     /// Looks an object up.
     pub(crate) fn get(&self, id: ObjectId) -> Option<&Entry> {
-        let index = usize::try_from(id.0).ok()?;
-        match self.chunks.get(index / CHUNK)?.get(index % CHUNK)? {
+        let (chunk, position, _) = place(id.0)?;
+        match self.chunks.get(chunk)?.get(position)? {
             Slot::Used(entry) => Some(entry),
             Slot::Free { .. } => None,
         }
@@ -211,7 +233,7 @@ impl Ledger {
         }
     }
 
-    /// Strikes an object out; its slot is used again.
+    /// Strikes an object out; its slot is used again. The entry is the caller's to [`Entry::free`].
     pub(crate) fn remove(&mut self, id: ObjectId) -> Option<Entry> {
         let next = self.free;
         let slot = self.slot_mut(id.0)?;
@@ -221,55 +243,69 @@ impl Ledger {
         let old = core::mem::replace(slot, Slot::Free { next });
         self.free = id.0;
         self.used -= 1;
-        match old {
-            Slot::Used(entry) => Some(entry),
-            Slot::Free { .. } => None,
-        }
+        old.entry()
     }
 
     /// Strikes all out and gives the memory back.
-    pub(crate) fn clear(&mut self) {
-        *self = Ledger::new();
+    pub(crate) fn clear(&mut self, memory: &mut impl Memory) {
+        for chunk in core::mem::replace(self, Ledger::new()).chunks {
+            let mut chunk = chunk;
+            while let Some(slot) = chunk.pop() {
+                slot.entry().into_iter().for_each(|entry| entry.free(memory));
+            }
+            chunk.free(memory);
+        }
     }
 
     fn slot_mut(&mut self, id: u32) -> Option<&mut Slot> {
-        let index = usize::try_from(id).ok()?;
-        self.chunks.get_mut(index / CHUNK)?.get_mut(index % CHUNK)
+        let (chunk, position, _) = place(id)?;
+        self.chunks.get_mut(chunk)?.get_mut(position)
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "alloc"))]
 mod tests {
     use super::*;
+    use crate::pool::Heap;
     use std::vec::Vec;
 
     fn entry(handle: u64) -> Entry {
         Entry { handles: Handles::one(Handle(handle)), ..Entry::default() }
     }
 
+    fn first(ledger: &Ledger, id: ObjectId) -> Option<u64> {
+        ledger.get(id)?.handles.first().map(|handle| handle.0)
+    }
+
     #[test]
     fn ids_are_stable_and_slots_are_used_again() {
         let mut ledger = Ledger::new();
-        let ids: Vec<_> = (1..=40).map(|n| ledger.insert(entry(n)).unwrap()).collect();
-        assert_eq!(ledger.len(), 40);
+        assert_eq!(ledger.insert(entry(1)).map_err(|back| back.handles.len()), Err(1), "no room was made");
+        let insert = |ledger: &mut Ledger, n| {
+            ledger.reserve(&mut Heap).unwrap();
+            ledger.insert(entry(n)).unwrap()
+        };
+        let ids: Vec<_> = (1..=1000).map(|n| insert(&mut ledger, n)).collect();
+        assert_eq!(ids.iter().map(|id| id.0).collect::<Vec<_>>(), (0..1000).collect::<Vec<_>>());
+        assert_eq!(ledger.len(), 1000);
         for (id, n) in ids.iter().zip(1..) {
-            assert_eq!(ledger.get(*id), Some(&entry(n)));
+            assert_eq!(first(&ledger, *id), Some(n));
         }
-        assert_eq!(ledger.remove(ids[3]), Some(entry(4)));
-        assert_eq!(ledger.remove(ids[3]), None);
-        assert_eq!(ledger.get(ids[3]), None);
-        assert_eq!(ledger.insert(entry(99)), Ok(ids[3]));
-        assert_eq!(ledger.get(ObjectId(4000)), None);
+        assert_eq!(ledger.remove(ids[3]).unwrap().handles.first(), Some(Handle(4)));
+        assert!(ledger.remove(ids[3]).is_none() && ledger.get(ids[3]).is_none());
+        assert_eq!(insert(&mut ledger, 99), ids[3]);
+        assert!(ledger.get(ObjectId(4000)).is_none() && ledger.get(ObjectId(END)).is_none());
         for id in ids {
-            ledger.remove(id);
+            ledger.remove(id).unwrap().free(&mut Heap);
         }
         assert!(ledger.is_empty());
+        ledger.clear(&mut Heap);
     }
 
     #[test]
     fn handles_keep_their_order() {
         let mut handles = Handles::NONE;
-        handles.reserve(3).unwrap();
+        handles.reserve(3, &mut Heap).unwrap();
         for n in [5, 6, 7] {
             handles.push(Handle(n)).unwrap();
         }
@@ -278,5 +314,6 @@ mod tests {
         handles.forget(Handle(5));
         handles.forget(Handle(7));
         assert_eq!((handles.first(), handles.len()), (Some(Handle(60)), 1));
+        handles.free(&mut Heap);
     }
 }

@@ -28,8 +28,8 @@
 //! | [`driver`] | what a device must answer |
 //! | `ledger`, `va`, [`manager`] | what only the writer knows, whose addresses are whose, and every verb with its undo |
 //!
-//! The crate is `no_std`. Feature `alloc` (default) adds the crossbeam-epoch domain and the memory manager; without it
-//! the trees, look-up and registry stand over whatever [`pool::Memory`] the caller has.
+//! The crate is `no_std`. All of it stands over whatever [`pool::Memory`] the caller has; feature `alloc` (default) adds the
+//! global allocator as one ([`pool::Heap`]) and the crossbeam-epoch domain.
 //!
 //! # Example
 //! ```
@@ -43,8 +43,9 @@
 //! # Ok::<(), hsakmt_core::error::Error>(())
 //! ```
 #![no_std]
+#![deny(unsafe_code)]
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable)]
-#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable))]
+#![cfg_attr(test, allow(unsafe_code, clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable))]
 
 #[cfg(feature = "alloc")]
 extern crate alloc;
@@ -53,26 +54,32 @@ extern crate std;
 
 pub mod address;
 pub mod aperture;
+#[allow(unsafe_code)]
+mod array;
 pub mod driver;
+#[allow(unsafe_code)]
 pub mod epoch;
 pub mod error;
 pub mod flags;
 pub mod info;
-#[cfg(feature = "alloc")]
 mod ledger;
+#[allow(unsafe_code)]
 pub mod list;
 mod lookup;
-#[cfg(feature = "alloc")]
 pub mod manager;
 mod many;
 pub mod node;
 pub mod objects;
+#[allow(unsafe_code)]
 pub mod pool;
+#[allow(unsafe_code)]
 pub mod reader;
 pub mod record;
+#[allow(unsafe_code)]
 pub mod registry;
+#[allow(unsafe_code)]
 pub mod snapshot;
+#[allow(unsafe_code)]
 mod tree;
 mod userptr;
-#[cfg(feature = "alloc")]
 mod va;

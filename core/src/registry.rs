@@ -219,6 +219,11 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
         Readers::new(self.registry)
     }
 
+    /// Where memory comes from, for what else the writer's side keeps.
+    pub(crate) fn memory(&mut self) -> &mut M {
+        &mut self.memory
+    }
+
     /// The newest version. The writer needs no guard: it is the one who would retire it.
     pub fn snapshot(&self) -> &Snapshot {
         // SAFETY: `current` is always `Some` once `begin` succeeded, without which there is no writer to call this on;
@@ -274,7 +279,6 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
     }
 
     /// Of several userptrs that share a base, the smallest: what the manager's Deregister and Free end first.
-    #[cfg(feature = "alloc")]
     pub(crate) fn smallest_userptr_at(&self, address: usize) -> Option<(Aperture, Record)> {
         if !self.layout().route(address).userptr {
             return None;
@@ -446,7 +450,6 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
 
     /// The same for verbs that end or unmap something, which a stalled reader must not refuse: they go on for as long as
     /// there is memory.
-    #[cfg(feature = "alloc")]
     pub(crate) fn reserve_to_end(&mut self, edits: usize) -> Result<()> {
         self.reclaim();
         self.top_up(edits)

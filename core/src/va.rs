@@ -19,6 +19,7 @@ mod areas;
 use areas::{Areas, Gap};
 
 use crate::address::{Bounds, PageSize};
+use crate::pool::Memory;
 
 /// Where growing the alignment stops: a GPU's huge page.
 pub(crate) const HUGE_PAGE: usize = 2 << 20;
@@ -89,6 +90,11 @@ impl VaSpace {
         VaSpace { bounds, page, align, guard, areas: Areas::new(), searched: [Searched::NOTHING; CLASSES] }
     }
 
+    /// Ends the space; nothing in it is owned any more.
+    pub(crate) fn free(self, memory: &mut impl Memory) {
+        self.areas.free(memory);
+    }
+
     /// The range.
     pub(crate) const fn bounds(&self) -> Bounds {
         self.bounds
@@ -96,26 +102,37 @@ impl VaSpace {
 
     /// What is owned, in address order.
     #[cfg(test)]
-    pub(crate) fn areas(&self) -> alloc::vec::Vec<Area> {
+    pub(crate) fn areas(&self) -> std::vec::Vec<Area> {
         self.areas.iter().copied().collect()
     }
 
     /// Owns the front of the range for ever, so that an address minus the base is never 0 (old APUs): as much as one
     /// smallest allocation would take, and all before it.
-    pub(crate) fn keep_front(&mut self) -> Result<(), NoRoom> {
-        self.allocate(self.align, 0, None)?;
+    pub(crate) fn keep_front(&mut self, memory: &mut impl Memory) -> Result<(), NoRoom> {
+        self.allocate(self.align, 0, None, memory)?;
         if let Some(area) = self.areas.first_mut() {
             area.start = self.bounds.base;
         }
         Ok(())
     }
 
+    /// Makes room to note one more area.
+    pub(crate) fn reserve(&mut self, memory: &mut impl Memory) -> Result<(), NoRoom> {
+        self.areas.reserve(memory)
+    }
+
     /// Takes `size` bytes (not 0): first fit, or exactly `at`. `alignment` 0 asks for the least.
-    pub(crate) fn allocate(&mut self, size: usize, alignment: usize, at: Option<usize>) -> Result<usize, NoRoom> {
+    pub(crate) fn allocate(
+        &mut self,
+        size: usize,
+        alignment: usize,
+        at: Option<usize>,
+        memory: &mut impl Memory,
+    ) -> Result<usize, NoRoom> {
         if size == 0 || self.bounds.is_empty() {
             return Err(NoRoom);
         }
-        self.areas.reserve()?;
+        self.areas.reserve(memory)?;
         let total = size.checked_add(self.guard).ok_or(NoRoom)?;
         let (gap, start) = match at {
             Some(start) => (self.free_at(start, total)?, start),
@@ -127,8 +144,8 @@ impl VaSpace {
     }
 
     /// Gives back what [`VaSpace::allocate`] returned. Any other address changes nothing.
-    pub(crate) fn release(&mut self, start: usize) {
-        let Some(front) = self.areas.remove(start) else { return };
+    pub(crate) fn release(&mut self, start: usize, memory: &mut impl Memory) {
+        let Some(front) = self.areas.remove(start, memory) else { return };
         let gap = front.map_or(self.bounds.base, |last| last.saturating_add(1));
         for searched in &mut self.searched {
             searched.from = searched.from.min(gap);
@@ -173,9 +190,10 @@ impl VaSpace {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "alloc"))]
 mod tests {
     use super::*;
+    use crate::pool::Heap;
     use proptest::prelude::*;
     use std::vec::Vec;
 
@@ -189,40 +207,43 @@ mod tests {
     fn case_61_distance_of_one_page_areas() {
         for (guard, distance) in [(0, 2 * P), (1, 3 * P), (4, 6 * P)] {
             let mut va = space(1 << 20, guard);
-            let first = va.allocate(P, 0, None).unwrap();
+            let first = va.allocate(P, 0, None, &mut Heap).unwrap();
             assert_eq!(first, 0x100_0000 + P, "the end is aligned, not the start");
-            assert_eq!(va.allocate(P, 0, None), Ok(first + distance));
-            assert_eq!(va.allocate(P, P, None), Ok(first + 2 * distance));
+            assert_eq!(va.allocate(P, 0, None, &mut Heap), Ok(first + distance));
+            assert_eq!(va.allocate(P, P, None, &mut Heap), Ok(first + 2 * distance));
+            va.free(&mut Heap);
         }
     }
 
     #[test]
     fn case_62_alignment_grows_to_a_huge_page() {
         let mut va = space(1 << 20, 1);
-        let big = va.allocate(4 << 20, 0, None).unwrap();
+        let big = va.allocate(4 << 20, 0, None, &mut Heap).unwrap();
         assert_eq!((big + (4 << 20)) % HUGE_PAGE, 0);
-        let asked = va.allocate(P, 1 << 24, None).unwrap();
+        let asked = va.allocate(P, 1 << 24, None, &mut Heap).unwrap();
         assert_eq!(asked % (1 << 24), 0, "an alignment above a page aligns the start");
         assert_eq!(grown(P, 3 * P, HUGE_PAGE), 2 * P);
         assert_eq!(grown(P, 4 * P, HUGE_PAGE), 4 * P);
         assert_eq!(grown(1 << 30, 8 << 30, HUGE_PAGE), 1 << 30);
+        va.free(&mut Heap);
     }
 
     #[test]
     fn case_56_fixed_addresses() {
         let mut va = space(64, 1);
         let x = 0x100_0000 + 8 * P;
-        assert_eq!(va.allocate(2 * P, 0, Some(x)), Ok(x));
-        assert_eq!(va.allocate(P, 0, Some(x)), Err(NoRoom), "owned");
-        assert_eq!(va.allocate(P, 0, Some(x + 2 * P)), Err(NoRoom), "a guard page");
-        assert_eq!(va.allocate(P, 0, Some(x + 3 * P)), Ok(x + 3 * P));
-        assert_eq!(va.allocate(P, 0, Some(x - P)), Err(NoRoom), "no room for its own guard");
-        assert_eq!(va.allocate(P, 0, Some(x - 2 * P)), Ok(x - 2 * P));
-        assert_eq!(va.allocate(P, 0, Some(0x100_0000)), Ok(0x100_0000), "any free range inside");
-        assert_eq!(va.allocate(P, 0, Some(0x100_0000 - P)), Err(NoRoom), "outside");
-        assert_eq!(va.allocate(P, 0, Some(0x100_0000 + 63 * P)), Err(NoRoom), "guard outside");
-        assert_eq!(va.allocate(P, 0, Some(0x100_0000 + 30 * P + 1)), Err(NoRoom), "not a page");
+        assert_eq!(va.allocate(2 * P, 0, Some(x), &mut Heap), Ok(x));
+        assert_eq!(va.allocate(P, 0, Some(x), &mut Heap), Err(NoRoom), "owned");
+        assert_eq!(va.allocate(P, 0, Some(x + 2 * P), &mut Heap), Err(NoRoom), "a guard page");
+        assert_eq!(va.allocate(P, 0, Some(x + 3 * P), &mut Heap), Ok(x + 3 * P));
+        assert_eq!(va.allocate(P, 0, Some(x - P), &mut Heap), Err(NoRoom), "no room for its own guard");
+        assert_eq!(va.allocate(P, 0, Some(x - 2 * P), &mut Heap), Ok(x - 2 * P));
+        assert_eq!(va.allocate(P, 0, Some(0x100_0000), &mut Heap), Ok(0x100_0000), "any free range inside");
+        assert_eq!(va.allocate(P, 0, Some(0x100_0000 - P), &mut Heap), Err(NoRoom), "outside");
+        assert_eq!(va.allocate(P, 0, Some(0x100_0000 + 63 * P), &mut Heap), Err(NoRoom), "guard outside");
+        assert_eq!(va.allocate(P, 0, Some(0x100_0000 + 30 * P + 1), &mut Heap), Err(NoRoom), "not a page");
         assert_eq!(va.areas().len(), 4);
+        va.free(&mut Heap);
     }
 
     #[test]
@@ -230,21 +251,23 @@ mod tests {
         let mut va = space(16, 1);
         for size in [0, usize::MAX, usize::MAX - P + 1, 1 << 40] {
             for align in [0, P, 1 << 62] {
-                assert_eq!(va.allocate(size, align, None), Err(NoRoom));
-                assert_eq!(va.allocate(size, align, Some(usize::MAX & !(P - 1))), Err(NoRoom));
+                assert_eq!(va.allocate(size, align, None, &mut Heap), Err(NoRoom));
+                assert_eq!(va.allocate(size, align, Some(usize::MAX & !(P - 1)), &mut Heap), Err(NoRoom));
             }
         }
-        va.release(0x100_0000);
+        va.release(0x100_0000, &mut Heap);
         assert!(va.areas().is_empty());
-        assert_eq!(VaSpace::empty().allocate(P, 0, None), Err(NoRoom));
+        va.free(&mut Heap);
+        assert_eq!(VaSpace::empty().allocate(P, 0, None, &mut Heap), Err(NoRoom));
     }
 
     #[test]
     fn the_kept_front_is_never_given_out() {
         let mut va = space(64, 0);
-        va.keep_front().unwrap();
-        assert_eq!(va.allocate(P, 1 << 13, None).map(|start| start > 0x100_0000 + P), Ok(true));
-        assert_eq!(va.allocate(P, 0, Some(0x100_0000)), Err(NoRoom));
+        va.keep_front(&mut Heap).unwrap();
+        assert_eq!(va.allocate(P, 1 << 13, None, &mut Heap).map(|start| start > 0x100_0000 + P), Ok(true));
+        assert_eq!(va.allocate(P, 0, Some(0x100_0000), &mut Heap), Err(NoRoom));
+        va.free(&mut Heap);
     }
 
     /// The dumb twin: one owner per page, and a search that tries every page.
@@ -306,18 +329,18 @@ mod tests {
                 match what {
                     0 if !live.is_empty() => {
                         let start: usize = live.swap_remove(pick % live.len());
-                        va.release(start);
+                        va.release(start, &mut Heap);
                         twin.release(page_of(start));
                     }
                     1 => {
                         let at = 0x100_0000 + pick * P;
-                        let ours = va.allocate(pages * P, 0, Some(at)).ok();
+                        let ours = va.allocate(pages * P, 0, Some(at), &mut Heap).ok();
                         prop_assert_eq!(ours.map(page_of), twin.allocate(pages, 0, Some(pick)));
                         live.extend(ours);
                     }
                     _ => {
                         let align = if order == 0 { 0 } else { P << (order - 1) };
-                        let ours = va.allocate(pages * P, align, None).ok();
+                        let ours = va.allocate(pages * P, align, None, &mut Heap).ok();
                         prop_assert_eq!(ours.map(page_of), twin.allocate(pages, align / P, None));
                         live.extend(ours);
                     }
@@ -325,9 +348,10 @@ mod tests {
                 prop_assert!(va.areas().windows(2).all(|pair| pair[0].last < pair[1].start));
             }
             for start in live {
-                va.release(start);
+                va.release(start, &mut Heap);
             }
             prop_assert!(va.areas().is_empty());
+            va.free(&mut Heap);
         }
     }
 }

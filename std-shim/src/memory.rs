@@ -1,4 +1,5 @@
-//! Where the registry's pools get their blocks: anonymous memory straight from the kernel, in large pieces.
+//! Where the writer's side gets its memory - trees, lists, ledger: anonymous memory straight from the kernel, in large
+//! pieces.
 //!
 //! Never `malloc`: the writer holds its lock while it grows, and a caller's `malloc` may itself be waiting for that lock
 //! (GPU address sanitizers free device memory from inside it). Never small pieces: those would settle in the holes that
@@ -15,13 +16,16 @@ const FIRST: usize = 256 << 10;
 const LARGEST: usize = 8 << 20;
 
 /// Blocks from here on are pieces of their own and go back to the kernel.
-const OWN_PIECE: usize = 64 << 10;
+const OWN_PIECE: usize = FIRST;
 
 /// Pieces from here on are worth huge pages.
 const HUGE: usize = 4 << 20;
 
 /// No block needs more.
 const ALIGN: usize = 4096;
+
+/// Powers of two below [`OWN_PIECE`].
+const CLASSES: usize = OWN_PIECE.ilog2() as usize;
 
 /// Blocks cut from pieces.
 #[derive(Debug)]
@@ -31,8 +35,8 @@ pub struct Mmap {
     left: usize,
     /// How large the next piece is.
     next: usize,
-    /// Small blocks that came back.
-    returned: *mut Returned,
+    /// Small blocks that came back, by the power of two that their size is at least.
+    returned: [*mut Returned; CLASSES],
 }
 
 /// A small block that came back, in its own first bytes.
@@ -53,12 +57,12 @@ impl Default for Mmap {
 impl Mmap {
     /// No memory yet.
     pub const fn new() -> Mmap {
-        Mmap { free: ptr::null_mut(), left: 0, next: FIRST, returned: ptr::null_mut() }
+        Mmap { free: ptr::null_mut(), left: 0, next: FIRST, returned: [ptr::null_mut(); CLASSES] }
     }
 
     /// A returned block of exactly this layout.
     fn reuse(&mut self, layout: Layout) -> Option<NonNull<u8>> {
-        let mut link = &raw mut self.returned;
+        let mut link: *mut *mut Returned = self.returned.get_mut(class(layout))?;
         loop {
             // SAFETY: `link` is this value's head or the link of a returned block, which is ours and whole.
             let here = NonNull::new(unsafe { *link })?;
@@ -73,6 +77,10 @@ impl Mmap {
             link = unsafe { &raw mut (*here.as_ptr()).next };
         }
     }
+}
+
+fn class(layout: Layout) -> usize {
+    layout.size().max(1).ilog2() as usize
 }
 
 /// Fresh memory of its own. A large piece asks for huge pages: a registry of 100,000 objects is then read a fifth faster.
@@ -119,11 +127,12 @@ unsafe impl Memory for Mmap {
             let _ = unsafe { munmap(block.as_ptr().cast(), layout.size()) };
             return;
         }
+        let Some(first) = self.returned.get_mut(class(layout)) else { return };
         let returned = block.cast::<Returned>();
         // SAFETY: by contract the block is ours again; `take` gives none smaller than a `Returned`, and blocks of the
         // pools and lists are aligned at least as a pointer.
-        unsafe { returned.write_unaligned(Returned { next: self.returned, layout }) };
-        self.returned = returned.as_ptr();
+        unsafe { returned.write_unaligned(Returned { next: *first, layout }) };
+        *first = returned.as_ptr();
     }
 }
 
@@ -134,7 +143,7 @@ mod tests {
     #[test]
     fn blocks_are_apart_aligned_and_reused() {
         let mut memory = Mmap::new();
-        let layouts = [Layout::from_size_align(100, 64).unwrap(), Layout::from_size_align(70_000, 64).unwrap()];
+        let layouts = [Layout::from_size_align(100, 64).unwrap(), Layout::from_size_align(300_000, 64).unwrap()];
         let mut seen: Vec<(usize, usize)> = Vec::new();
         for turn in 0..9000 {
             let layout = layouts[usize::from(turn % 1000 == 0)];

@@ -118,7 +118,7 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         };
         let show = HostMap::Device { gpu, offset, access: flags.contains(MemFlags::HOST_ACCESS) };
         if Self::cpu_accessible(aperture) && self.driver.host_map(start, shown, show).is_err() {
-            self.unmake(&handles);
+            self.unmake(handles);
             self.give(aperture, start, size);
             return Err(Error::NoMemory);
         }

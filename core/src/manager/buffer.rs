@@ -6,7 +6,7 @@
 
 use super::Manager;
 use crate::aperture::Aperture;
-use crate::driver::{Bo, BoRequest, Driver, Errno, Handle};
+use crate::driver::{Bo, BoRequest, Driver, Handle};
 use crate::epoch::Domain;
 use crate::error::{Error, Result};
 use crate::flags::{IocFlags, MemFlags};
@@ -73,33 +73,36 @@ pub(super) struct Birth {
 }
 
 impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
-    /// Makes all buffer objects of a wish. Also returns the first one's mmap offset.
-    pub(super) fn make(&mut self, wish: &Wish) -> Result<(Handles, u64), Errno> {
+    /// Makes all buffer objects of a wish. Also returns the first one's mmap offset. [`Error::NoMemory`] is the library's
+    /// own, [`Error::Failed`] the device's, whatever it says.
+    pub(super) fn make(&mut self, wish: &Wish) -> Result<(Handles, u64)> {
         let count = wish.count();
         let mut handles = Handles::NONE;
-        usize::try_from(count).ok().and_then(|count| handles.reserve(count).ok()).ok_or(Errno::NOMEM)?;
+        let room = usize::try_from(count).map_err(|_| Error::NoMemory)?;
+        handles.reserve(room, self.writer.memory())?;
         let mut offset = 0;
         for index in 0..count {
-            let made = self.driver.alloc(wish.part(index)).and_then(|Bo { handle, mmap_offset }| {
-                if index == 0 {
-                    offset = mmap_offset;
-                }
-                handles.push(handle).map_err(|_| Errno::NOMEM)
-            });
-            if let Err(errno) = made {
-                self.unmake(&handles);
-                return Err(errno);
+            let made = self.driver.alloc(wish.part(index));
+            let Ok(Bo { handle, mmap_offset }) = made else {
+                self.unmake(handles);
+                return Err(Error::Failed);
+            };
+            if index == 0 {
+                offset = mmap_offset;
             }
+            // There is room: it was made above.
+            handles.push(handle)?;
         }
         Ok((handles, offset))
     }
 
     /// Ends buffer objects that no reader has seen and nobody has mapped: undo, or the last close. There is no answer
     /// to a refusal.
-    pub(super) fn unmake(&mut self, handles: &Handles) {
+    pub(super) fn unmake(&mut self, handles: Handles) {
         for handle in handles.iter() {
             let _ = self.driver.free(handle);
         }
+        handles.free(self.writer.memory());
     }
 
     /// Ends an object's buffer objects, in order. When one is refused, those ended before it are made again, so that
@@ -148,7 +151,7 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
     /// Makes room for one more object: afterwards [`Manager::publish`] cannot fail.
     pub(super) fn reserve_birth(&mut self) -> Result<()> {
         self.writer.reserve(1)?;
-        self.ledger.reserve()
+        self.ledger.reserve(self.writer.memory())
     }
 
     /// Notes a finished object and shows it to readers. It owns what it is given: should there be no room after all
@@ -163,7 +166,8 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
                 Err(error) => (error, self.ledger.remove(id).unwrap_or_default()),
             },
         };
-        self.unmake(&entry.handles);
+        entry.metadata.free(self.writer.memory());
+        self.unmake(entry.handles);
         self.give(aperture, start, record(ObjectId(0)).extent(self.page()));
         self.writer.release(registered);
         self.writer.release(mapped);

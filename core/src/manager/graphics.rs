@@ -4,12 +4,11 @@
 //! where its metadata stands. Without nodes, and unless an address is asked for, it gets a mem handle instead of an
 //! address. What never happens: metadata that moves or goes before the object does.
 
-use alloc::vec::Vec;
-
 use super::Manager;
 use super::buffer::Birth;
 use super::gpu_list::GpuList;
 use crate::aperture::Aperture;
+use crate::array::Array;
 use crate::driver::{DmabufInfo, Driver};
 use crate::epoch::Domain;
 use crate::error::{Error, Result};
@@ -17,7 +16,7 @@ use crate::flags::MemFlags;
 use crate::info::PointerType;
 use crate::ledger::{Entry, Handles};
 use crate::list::List;
-use crate::node::NodeId;
+use crate::node::{GpuId, NodeId};
 use crate::pool::Memory;
 
 /// Metadata that is asked for at first.
@@ -49,9 +48,26 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
     pub fn register_graphics(&mut self, fd: i32, nodes: Option<&[NodeId]>, address_wanted: bool) -> Result<Graphics> {
         let gpus = nodes.map_or(Ok(GpuList::new()), |nodes| self.checked_nodes(nodes))?;
         let (info, metadata) = self.ask_dmabuf(fd)?;
+        let nowhere = nodes.is_none() && !address_wanted;
+        let (birth, handles) = match self.place_dmabuf(fd, gpus.as_slice(), nowhere, &info) {
+            Ok(placed) => placed,
+            Err(error) => {
+                metadata.free(self.writer.memory());
+                return Err(error);
+            }
+        };
+        let metadata_size = info.metadata_size.min(u32::try_from(metadata.len()).unwrap_or(u32::MAX));
+        let (address, size, node) = (birth.start, birth.size, birth.node);
+        let graphics = Graphics { address, size, metadata: metadata.as_ptr(), metadata_size, node };
+        self.publish(birth, Entry { handles, gpu: info.gpu, metadata, ..Entry::default() })?;
+        Ok(graphics)
+    }
+
+    /// Everything but the metadata: where it goes, its list, its buffer object.
+    fn place_dmabuf(&mut self, fd: i32, gpus: &[GpuId], nowhere: bool, info: &DmabufInfo) -> Result<(Birth, Handles)> {
         let known = self.machine.gpu(info.gpu).ok_or(Error::Failed)?;
         let node = known.node;
-        let aperture = if nodes.is_none() && !address_wanted {
+        let aperture = if nowhere {
             Aperture::MemHandle
         } else if known.svm_needed {
             self.svm_aperture(false)?
@@ -60,11 +76,10 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         };
         let size = usize::try_from(info.size).ok().and_then(|size| self.page().round_up(size)).ok_or(Error::Failed)?;
         self.reserve_birth()?;
-        let registered = self.intern(gpus.as_slice())?;
-        let imported = self.import_dmabuf(fd, aperture, size, &info);
+        self.reserve_area(aperture)?;
+        let registered = self.intern(gpus)?;
+        let imported = self.import_dmabuf(fd, aperture, size, info);
         let (start, handles) = imported.inspect_err(|_| self.writer.release(registered))?;
-        let metadata_size = info.metadata_size.min(u32::try_from(metadata.len()).unwrap_or(u32::MAX));
-        let graphics = Graphics { address: start, size, metadata: metadata.as_ptr(), metadata_size, node };
         let birth = Birth {
             aperture,
             start,
@@ -76,23 +91,30 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
             node,
             kind: PointerType::RegisteredGraphics,
         };
-        self.publish(birth, Entry { handles, gpu: info.gpu, metadata, ..Entry::default() })?;
-        Ok(graphics)
+        Ok((birth, handles))
     }
 
     /// What the dmabuf says of itself; asked again when it has more metadata than expected.
-    fn ask_dmabuf(&mut self, fd: i32) -> Result<(DmabufInfo, Vec<u8>)> {
-        let mut metadata = zeroed(METADATA)?;
-        let wanted = match self.driver.dmabuf_info(fd, &mut metadata) {
-            Ok(info) => return Ok((info, metadata)),
-            Err((_, wanted)) => usize::try_from(wanted).map_err(|_| Error::NoMemory)?,
-        };
+    fn ask_dmabuf(&mut self, fd: i32) -> Result<(DmabufInfo, Array<u8>)> {
+        let mut metadata = Array::filled(METADATA, 0, self.writer.memory())?;
+        let asked = self.driver.dmabuf_info(fd, &mut metadata);
+        if let Ok(info) = asked {
+            return Ok((info, metadata));
+        }
+        metadata.free(self.writer.memory());
+        let wanted = asked.map_or_else(|(_, wanted)| wanted, |_| 0);
+        let wanted = usize::try_from(wanted).map_err(|_| Error::NoMemory)?;
         if wanted <= METADATA {
             return Err(Error::Failed);
         }
-        let mut metadata = zeroed(wanted)?;
-        let info = self.driver.dmabuf_info(fd, &mut metadata).map_err(|_| Error::Failed)?;
-        Ok((info, metadata))
+        let mut metadata = Array::filled(wanted, 0, self.writer.memory())?;
+        match self.driver.dmabuf_info(fd, &mut metadata) {
+            Ok(info) => Ok((info, metadata)),
+            Err(_) => {
+                metadata.free(self.writer.memory());
+                Err(Error::Failed)
+            }
+        }
     }
 
     fn import_dmabuf(
@@ -116,11 +138,4 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
             }
         }
     }
-}
-
-fn zeroed(len: usize) -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    bytes.try_reserve_exact(len).map_err(|_| Error::NoMemory)?;
-    bytes.resize(len, 0);
-    Ok(bytes)
 }

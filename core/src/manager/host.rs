@@ -17,14 +17,6 @@ use crate::list::List;
 use crate::node::{GpuId, NodeId};
 use crate::pool::Memory;
 
-/// What the library's own shortages stay, and every other failure of host memory becomes.
-fn failed(error: Error) -> Error {
-    match error {
-        Error::ReadersStalled => error,
-        _ => Error::Failed,
-    }
-}
-
 impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
     /// `gpu` is the preferred node's, [`GpuId::NONE`] for a CPU.
     pub(super) fn allocate_host(
@@ -48,7 +40,8 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         let aperture = self.svm_aperture(!flags.contains(MemFlags::COARSE_GRAIN))?;
         let twice = flags.contains(MemFlags::AQL_QUEUE_MEMORY);
         let whole = if twice { size.checked_mul(2).ok_or(Error::Failed)? } else { size };
-        let start = self.take(aperture, whole, alignment, at).map_err(failed)?;
+        self.reserve_area(aperture)?;
+        let start = self.take(aperture, whole, alignment, at).map_err(|_| Error::Failed)?;
         let (kind, node, entry) = if flags.contains(MemFlags::ONLY_ADDRESS) {
             (PointerType::ReservedAddress, NodeId(0), Entry::default())
         } else {
@@ -56,7 +49,7 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
                 Ok(entry) => (PointerType::Allocated, node, entry),
                 Err(error) => {
                     self.give(aperture, start, whole);
-                    return Err(failed(error));
+                    return Err(error);
                 }
             }
         };
@@ -85,11 +78,11 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         }
         let user = if paged { start as u64 } else { 0 };
         let wish = Wish { gpu, va: start as u64, size: whole as u64, ioc, user };
-        let (handles, offset) = self.make(&wish).map_err(|_| Error::Failed)?;
+        let (handles, offset) = self.make(&wish)?;
         if !paged && flags.contains(MemFlags::HOST_ACCESS) {
             let show = HostMap::Device { gpu, offset, access: true };
             if self.driver.host_map(start, size, show).is_err() {
-                self.unmake(&handles);
+                self.unmake(handles);
                 return Err(Error::Failed);
             }
         }

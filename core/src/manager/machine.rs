@@ -4,13 +4,15 @@
 //! [`Machine`], fixed from set-up to close save for the areas owned in its address spaces and each GPU's scratch. What
 //! never happens here: a driver call, or a published change.
 
-use alloc::vec::Vec;
-
+use super::gpu_list::GpuList;
 use super::scratch::Scratch;
 use crate::address::{Bounds, PageSize};
+use crate::aperture::Aperture;
+use crate::array::Array;
 use crate::driver::ProcessApertures;
 use crate::error::{Error, Result};
 use crate::node::{GpuId, NodeId};
+use crate::pool::Memory;
 use crate::va::VaSpace;
 
 /// The first address that is not canonical on a 47-bit machine; `None` where addresses are shorter.
@@ -127,6 +129,15 @@ pub(super) enum SvmSpace {
     },
 }
 
+impl SvmSpace {
+    pub(super) fn free(self, memory: &mut impl Memory) {
+        if let SvmSpace::Reserved { main, alt, .. } = self {
+            main.free(memory);
+            alt.free(memory);
+        }
+    }
+}
+
 /// One GPU.
 #[derive(Debug)]
 pub(super) struct Gpu {
@@ -137,7 +148,7 @@ pub(super) struct Gpu {
     /// The least alignment it can map.
     pub(super) align: usize,
     /// Itself, then who has a link to it: who may map its memory.
-    pub(super) peers: Vec<GpuId>,
+    pub(super) peers: GpuList,
     pub(super) lds: Bounds,
     pub(super) scratch_aperture: Bounds,
     /// Its position among the GPUVM apertures, and what is owned in it.
@@ -158,9 +169,9 @@ pub(super) struct Machine {
     pub(super) svm_api: bool,
     pub(super) options: Options,
     /// In topology order.
-    pub(super) gpus: Vec<Gpu>,
+    pub(super) gpus: Array<Gpu>,
     /// In the kernel's aperture order.
-    pub(super) all: Vec<GpuId>,
+    pub(super) all: GpuList,
     pub(super) svm: SvmSpace,
     pub(super) mem_handle: VaSpace,
 }
@@ -174,34 +185,38 @@ impl Machine {
             dgpu: false,
             svm_api: opened.use_svm && !opened.secondary,
             options: Options::default(),
-            gpus: Vec::new(),
-            all: Vec::new(),
+            gpus: Array::new(),
+            all: GpuList::new(),
             svm: SvmSpace::None,
             mem_handle: VaSpace::empty(),
         }
     }
 
-    /// The GPUs among `nodes`; no aperture yet.
-    pub(super) fn new(nodes: &[NodeFacts<'_>], options: &Options, opened: &Opened, page: PageSize) -> Result<Machine> {
+    /// The GPUs among `nodes`; no aperture yet. The caller ends it with [`Machine::free`].
+    pub(super) fn new(
+        nodes: &[NodeFacts<'_>],
+        options: &Options,
+        opened: &Opened,
+        page: PageSize,
+        memory: &mut impl Memory,
+    ) -> Result<Machine> {
         let mut machine = Machine::blank(page, opened);
+        machine.gpus.reserve(nodes.iter().filter(|facts| facts.gpu_id != GpuId::NONE).count(), memory)?;
         machine.options = *options;
         machine.options.userptr_for_paged_mem &= !opened.secondary;
         machine.dgpu = nodes.iter().any(|node| node.cpu_cores == 0 && node.simds > 0);
-        machine.gpus.try_reserve_exact(nodes.len()).map_err(|_| Error::NoMemory)?;
         for (facts, node) in nodes.iter().zip(0u32..) {
             if facts.gpu_id == GpuId::NONE {
                 continue;
             }
             machine.svm_api &= facts.svm_api;
-            let mut peers = Vec::new();
-            peers.try_reserve_exact(nodes.len()).map_err(|_| Error::NoMemory)?;
-            peers.push(facts.gpu_id);
-            machine.gpus.push(Gpu {
+            // Cannot fail: there was room for all of them, and a list has room for one.
+            let _ = machine.gpus.push(Gpu {
                 id: facts.gpu_id,
                 node: NodeId(node),
                 svm_needed: machine.dgpu || facts.gfx.major >= 9,
                 align: least_alignment(facts.device_id, page),
-                peers,
+                peers: GpuList::collect([facts.gpu_id]).unwrap_or_default(),
                 lds: Bounds::EMPTY,
                 scratch_aperture: Bounds::EMPTY,
                 gpuvm: None,
@@ -209,28 +224,51 @@ impl Machine {
                 scratch: None,
             });
         }
-        machine.all.try_reserve_exact(machine.gpus.len()).map_err(|_| Error::NoMemory)?;
         Ok(machine)
+    }
+
+    /// Ends what it knows.
+    pub(super) fn free(mut self, memory: &mut impl Memory) {
+        while let Some(gpu) = self.gpus.pop() {
+            gpu.gpuvm.into_iter().for_each(|(_, space)| space.free(memory));
+            gpu.scratch.into_iter().for_each(|scratch| scratch.pieces.free(memory));
+        }
+        self.gpus.free(memory);
+        self.mem_handle.free(memory);
+        self.svm.free(memory);
+    }
+
+    /// The area allocator of an aperture that has one.
+    pub(super) fn space(&mut self, aperture: Aperture) -> Option<&mut VaSpace> {
+        match (aperture, &mut self.svm) {
+            (Aperture::Svm, SvmSpace::Reserved { main, .. }) => Some(main),
+            (Aperture::SvmAlt, SvmSpace::Reserved { alt, .. }) => Some(alt),
+            (Aperture::MemHandle, _) => Some(&mut self.mem_handle),
+            (Aperture::Gpuvm(position), _) => self.gpus.iter_mut().find_map(|gpu| match &mut gpu.gpuvm {
+                Some((known, space)) if *known == position => Some(space),
+                _ => None,
+            }),
+            _ => None,
+        }
     }
 
     /// Takes one GPU's apertures over, in the kernel's order: it joins the list of all GPUs and the peers of those its
     /// links lead to. `false` for a GPU that the topology does not show.
     pub(super) fn adopt(&mut self, apertures: &ProcessApertures, nodes: &[NodeFacts<'_>]) -> Result<bool> {
         let Some(gpu) = self.gpus.iter_mut().find(|gpu| gpu.id == apertures.gpu) else { return Ok(false) };
-        if self.all.contains(&gpu.id) {
+        if self.all.as_slice().contains(&gpu.id) {
             return Err(Error::Failed);
         }
         gpu.lds = apertures.lds;
         gpu.scratch_aperture = apertures.scratch;
         let (id, node) = (gpu.id, gpu.node);
-        self.all.push(id);
+        self.all.push(id)?;
         let facts = usize::try_from(node.0).ok().and_then(|index| nodes.get(index));
         for to in facts.map_or(&[][..], |facts| facts.links_to) {
             if let Some(peer) = self.gpus.iter_mut().find(|gpu| gpu.node == *to)
-                && !peer.peers.contains(&id)
+                && !peer.peers.as_slice().contains(&id)
             {
-                peer.peers.try_reserve(1).map_err(|_| Error::NoMemory)?;
-                peer.peers.push(id);
+                peer.peers.push(id)?;
             }
         }
         Ok(true)
@@ -251,7 +289,7 @@ impl Machine {
 
     /// Who an object on `node` is mapped to when nobody says: its GPU's peers, or all.
     pub(super) fn reach(&self, node: NodeId) -> &[GpuId] {
-        self.gpus.iter().find(|gpu| gpu.node == node).map_or(&self.all, |gpu| &gpu.peers)
+        self.gpus.iter().find(|gpu| gpu.node == node).map_or(&self.all, |gpu| &gpu.peers).as_slice()
     }
 
     /// Bytes kept free around an area.
@@ -277,9 +315,10 @@ fn least_alignment(device_id: u32, page: PageSize) -> usize {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "alloc"))]
 mod tests {
     use super::*;
+    use crate::pool::Heap;
 
     fn facts(gpu: u32, gfx: Gfx) -> NodeFacts<'static> {
         NodeFacts {
@@ -296,16 +335,18 @@ mod tests {
     #[test]
     fn peers_follow_the_links_in_aperture_order() {
         let nodes = [facts(0, Gfx::default()), facts(1, Gfx::GFX950), facts(2, Gfx::GFX950)];
-        let mut machine = Machine::new(&nodes, &Options::default(), &Opened::default(), PageSize::FOUR_KIB).unwrap();
+        let (options, opened) = (Options::default(), Opened::default());
+        let mut machine = Machine::new(&nodes, &options, &opened, PageSize::FOUR_KIB, &mut Heap).unwrap();
         for gpu in [2, 9, 1] {
             let apertures =
                 ProcessApertures { gpu: GpuId(gpu), lds: Bounds::EMPTY, scratch: Bounds::EMPTY, gpuvm: Bounds::EMPTY };
             assert_eq!(machine.adopt(&apertures, &nodes), Ok(gpu != 9));
         }
-        assert_eq!(machine.all, [GpuId(2), GpuId(1)]);
+        assert_eq!(machine.all.as_slice(), [GpuId(2), GpuId(1)]);
         assert_eq!(machine.reach(NodeId(1)), [GpuId(1), GpuId(2)]);
         assert_eq!(machine.reach(NodeId(2)), [GpuId(2), GpuId(1)]);
         assert_eq!(machine.reach(NodeId(0)), [GpuId(2), GpuId(1)], "a CPU node: all GPUs");
+        machine.free(&mut Heap);
     }
 
     #[test]
@@ -313,7 +354,11 @@ mod tests {
         let cpu = [facts(0, Gfx::default()), facts(1, Gfx::GFX950)];
         let mut options = Options::default();
         let cap = |options: &Options, nodes: &[NodeFacts<'_>]| {
-            Machine::new(nodes, options, &Opened::default(), PageSize::FOUR_KIB).unwrap().alignment_cap(nodes)
+            let opened = Opened::default();
+            let machine = Machine::new(nodes, options, &opened, PageSize::FOUR_KIB, &mut Heap).unwrap();
+            let cap = machine.alignment_cap(nodes);
+            machine.free(&mut Heap);
+            cap
         };
         assert_eq!(cap(&options, &cpu), 2 << 20);
         assert_eq!(cap(&options, &[facts(1, Gfx::GFX950)]), 1 << 30);
@@ -327,11 +372,15 @@ mod tests {
     fn svm_api_needs_every_gpu_and_a_primary_context() {
         let page = PageSize::FOUR_KIB;
         let both = [facts(1, Gfx::default()), facts(3, Gfx::default())];
-        let opened = Opened::default();
-        assert!(Machine::new(&both[..1], &Options::default(), &opened, page).unwrap().svm_api);
-        assert!(!Machine::new(&both, &Options::default(), &opened, page).unwrap().svm_api);
-        let second = Opened { secondary: true, ..opened };
-        let machine = Machine::new(&both[..1], &Options::default(), &second, page).unwrap();
-        assert!(!machine.svm_api && !machine.options.userptr_for_paged_mem);
+        let known = |nodes: &[NodeFacts<'_>], secondary| {
+            let opened = Opened { secondary, ..Opened::default() };
+            let machine = Machine::new(nodes, &Options::default(), &opened, page, &mut Heap).unwrap();
+            let known = (machine.svm_api, machine.options.userptr_for_paged_mem);
+            machine.free(&mut Heap);
+            known
+        };
+        assert_eq!(known(&both[..1], false), (true, true));
+        assert_eq!(known(&both, false), (false, true));
+        assert_eq!(known(&both[..1], true), (false, false));
     }
 }

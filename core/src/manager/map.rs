@@ -7,7 +7,7 @@
 use super::Manager;
 use super::gpu_list::GpuList;
 use super::mapping::{Change, Stuck};
-use crate::aperture::Aperture;
+use crate::aperture::{Aperture, MAX_NODES};
 use crate::driver::{Driver, SvmAttribute};
 use crate::epoch::Domain;
 use crate::error::{Error, Result};
@@ -131,13 +131,13 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         if !record.registered.is_empty() {
             return self.gpus(record.registered);
         }
-        let gpus = if record.is_userptr() { &self.machine.all } else { self.machine.reach(record.node) };
+        let gpus = if record.is_userptr() { self.machine.all.as_slice() } else { self.machine.reach(record.node) };
         GpuList::collect(gpus.iter().copied())
     }
 
     fn map_unknown(&mut self, address: usize, size: usize) -> Result<Option<u64>> {
         if self.machine.svm_api {
-            let all = GpuList::collect(self.machine.all.iter().copied())?;
+            let all = GpuList::collect(self.machine.all.as_slice().iter().copied())?;
             return self.map_svm(address, size, all.as_slice()).map(Some);
         }
         if self.machine.dgpu { Err(Error::InvalidParameter) } else { Ok(None) }
@@ -148,10 +148,9 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         self.machine.first().ok_or(Error::Failed)?;
         let page = self.page();
         let span = page.span(address, size).ok_or(Error::Failed)?;
-        let mut attributes = alloc::vec::Vec::new();
-        attributes.try_reserve_exact(gpus.len()).map_err(|_| Error::NoMemory)?;
         let access = |gpu: &GpuId| SvmAttribute { kind: SvmAttribute::ACCESS_IN_PLACE, value: gpu.0 };
-        attributes.extend(gpus.iter().map(access));
+        // `gpus` is a GpuList's, which is no longer.
+        let attributes: heapless::Vec<_, MAX_NODES> = gpus.iter().take(MAX_NODES).map(access).collect();
         let start = page.floor(address);
         self.driver.svm_set(start as u64, span as u64, &attributes).map_err(|_| Error::Failed)?;
         Ok(address as u64)

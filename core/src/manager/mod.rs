@@ -63,6 +63,13 @@ pub struct Manager<'r, V: Driver, D: Domain, M: Memory> {
     opened: Opened,
 }
 
+impl<V: Driver, D: Domain, M: Memory> Drop for Manager<'_, V, D, M> {
+    /// Gives the memory of the books back. Objects stay the device's: [`Manager::tear_down`] ends them.
+    fn drop(&mut self) {
+        self.forget();
+    }
+}
+
 /// An address range that `HsaMemoryProperties` reports for a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Range {
@@ -107,8 +114,15 @@ impl<'r, V: Driver, D: Domain, M: Memory> Manager<'r, V, D, M> {
     }
 
     /// Gives device and writer back. [`Manager::tear_down`] first, or the objects stay published.
-    pub fn into_parts(self) -> (V, Writer<'r, D, M>) {
-        (self.driver, self.writer)
+    #[expect(unsafe_code, reason = "a type that ends its books when dropped cannot be taken apart by moves")]
+    pub fn into_parts(mut self) -> (V, Writer<'r, D, M>) {
+        self.forget();
+        let this = core::mem::ManuallyDrop::new(self);
+        // SAFETY: `this` is not used or dropped any more, so the driver is moved out once.
+        let driver = unsafe { core::ptr::read(&this.driver) };
+        // SAFETY: as above, for the writer.
+        let writer = unsafe { core::ptr::read(&this.writer) };
+        (driver, writer)
     }
 
     /// Whether [`Manager::set_up`] has succeeded since the last [`Manager::tear_down`].

@@ -111,6 +111,7 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         let wraps = address.checked_add(size).and_then(|end| end.checked_add(page.bytes())).is_none();
         let span = page.span(address, size).filter(|_| size != 0 && !wraps).ok_or(Error::Failed)?;
         self.reserve_birth()?;
+        self.reserve_area(aperture)?;
         let registered = self.intern(how.gpus.as_slice())?;
         if self.machine.options.check_userptr {
             self.driver.touch(address, size);
@@ -123,11 +124,11 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         ioc.set(IocFlags::COHERENT, !how.coarse);
         ioc.set(IocFlags::EXT_COHERENT, how.extended);
         let user = page.floor(address) as u64;
-        let Ok((handles, _)) = self.make(&Wish { gpu, va: start as u64, size: span as u64, ioc, user }) else {
+        let made = self.make(&Wish { gpu, va: start as u64, size: span as u64, ioc, user });
+        let (handles, _) = made.inspect_err(|_| {
             self.give(aperture, start, span);
             self.writer.release(registered);
-            return Err(Error::Failed);
-        };
+        })?;
         let birth = Birth {
             aperture,
             start,

@@ -82,7 +82,9 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
             self.writer.insert(aperture, record)?;
             return Err(error);
         }
-        self.ledger.remove(record.id);
+        if let Some(entry) = self.ledger.remove(record.id) {
+            entry.free(self.writer.memory());
+        }
         self.writer.release(record.registered);
         self.writer.release(record.mapped);
         self.give(aperture, record.start, record.extent(self.page()));

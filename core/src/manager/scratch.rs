@@ -5,10 +5,9 @@
 //! process memory and mapping has no effect. What never happens: a piece outside its range, a range that is given back
 //! while a piece is left.
 
-use alloc::vec::Vec;
-
 use super::Manager;
 use super::buffer::Wish;
+use crate::array::Array;
 use crate::driver::{Bo, Driver, Handle, HostMap, Partial};
 use crate::epoch::Domain;
 use crate::error::{Error, Result};
@@ -24,7 +23,7 @@ const ALIGN: usize = 0x1_0000;
 pub(super) struct Scratch {
     pub(super) start: usize,
     pub(super) size: usize,
-    pub(super) pieces: Vec<Piece>,
+    pub(super) pieces: Array<Piece>,
 }
 
 /// One buffer object in it.
@@ -87,7 +86,7 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
             return Err(Error::NoMemory);
         }
         if let Some(known) = self.machine.gpu_mut(gpu) {
-            known.scratch = Some(Scratch { start, size, pieces: Vec::new() });
+            known.scratch = Some(Scratch { start, size, pieces: Array::new() });
         }
         Ok(start)
     }
@@ -104,7 +103,8 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         if !self.machine.dgpu {
             return Ok(());
         }
-        let scratch = self.scratch_mut(gpu).ok_or(Error::InvalidParameter)?;
+        let scratch = self.machine.gpu_mut(gpu).and_then(|known| known.scratch.as_mut());
+        let scratch = scratch.ok_or(Error::InvalidParameter)?;
         let room = scratch.size - (address - scratch.start);
         if size > room {
             return Err(Error::InvalidParameter);
@@ -112,10 +112,11 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         if size == 0 {
             return Err(Error::InvalidHandle);
         }
-        scratch.pieces.try_reserve(1).map_err(|_| Error::NoMemory)?;
+        scratch.pieces.reserve(1, self.writer.memory())?;
         let handle = self.make_piece(gpu, address, size)?;
         if let Some(scratch) = self.scratch_mut(gpu) {
-            scratch.pieces.push(Piece { start: address, size, handle });
+            // There is room: it was made above.
+            let _ = scratch.pieces.push(Piece { start: address, size, handle });
         }
         Ok(())
     }
@@ -152,6 +153,17 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
     }
 
     fn end_piece(&mut self, gpu: GpuId, piece: Piece) -> Result<()> {
+        self.end_backing(gpu, piece)?;
+        if let Some(scratch) = self.scratch_mut(gpu)
+            && let Some(position) = scratch.pieces.iter().position(|known| *known == piece)
+        {
+            scratch.pieces.remove(position);
+        }
+        Ok(())
+    }
+
+    /// The three driver steps back; a piece that refuses stays whole.
+    fn end_backing(&mut self, gpu: GpuId, piece: Piece) -> Result<()> {
         let unmapped = self.driver.unmap(piece.handle, &[gpu]);
         let off = unmapped.is_ok() || matches!(unmapped, Err(Partial { done: 1.., .. }));
         if unmapped.is_err() || self.driver.free(piece.handle).is_err() {
@@ -163,39 +175,37 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         if let Some(shown) = self.page().round_up(piece.size) {
             let _ = self.driver.host_map(piece.start, shown, HostMap::Reserved);
         }
-        if let Some(scratch) = self.scratch_mut(gpu) {
-            scratch.pieces.retain(|known| *known != piece);
-        }
         Ok(())
     }
 
     /// Free anywhere in a scratch range: all of it goes. When a piece refuses, those ended before it are made again.
     pub(super) fn free_scratch(&mut self, gpu: GpuId) -> Result<()> {
-        let Some(scratch) = self.scratch(gpu) else { return Ok(()) };
-        let (start, size) = (scratch.start, scratch.size);
-        let mut ended = Vec::new();
-        ended.try_reserve_exact(scratch.pieces.len()).map_err(|_| Error::NoMemory)?;
-        while let Some(piece) = self.scratch(gpu).and_then(|scratch| scratch.pieces.first().copied()) {
-            if self.end_piece(gpu, piece).is_err() {
-                self.make_pieces_again(gpu, &ended);
+        let mut ended = 0;
+        while let Some(piece) = self.scratch(gpu).and_then(|scratch| scratch.pieces.get(ended).copied()) {
+            if self.end_backing(gpu, piece).is_err() {
+                self.make_pieces_again(gpu, ended);
                 return Err(Error::Failed);
             }
-            ended.push(piece);
+            ended += 1;
         }
-        if let Some(known) = self.machine.gpu_mut(gpu) {
-            known.scratch = None;
+        if let Some(scratch) = self.machine.gpu_mut(gpu).and_then(|known| known.scratch.take()) {
+            scratch.pieces.free(self.writer.memory());
+            self.give_scratch(scratch.start, scratch.size);
         }
-        self.give_scratch(start, size);
         Ok(())
     }
 
-    /// Puts pieces back in front of those that are left, in their old order.
-    fn make_pieces_again(&mut self, gpu: GpuId, ended: &[Piece]) {
-        for piece in ended.iter().rev() {
-            let Ok(handle) = self.make_piece(gpu, piece.start, piece.size) else { continue };
-            if let Some(scratch) = self.scratch_mut(gpu) {
-                // The room is there: the piece stood in this list before.
-                scratch.pieces.insert(0, Piece { handle, ..*piece });
+    /// Makes the first `count` pieces again, in their order; one that cannot be made is forgotten.
+    fn make_pieces_again(&mut self, gpu: GpuId, count: usize) {
+        for position in (0..count).rev() {
+            let Some(piece) = self.scratch(gpu).and_then(|scratch| scratch.pieces.get(position).copied()) else {
+                return;
+            };
+            let made = self.make_piece(gpu, piece.start, piece.size);
+            let Some(scratch) = self.scratch_mut(gpu) else { return };
+            match (made, scratch.pieces.get_mut(position)) {
+                (Ok(handle), Some(piece)) => piece.handle = handle,
+                _ => drop(scratch.pieces.remove(position)),
             }
         }
     }
@@ -203,10 +213,11 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
     /// The last close: whatever a driver says, the range goes back.
     pub(super) fn drop_scratch(&mut self, gpu: GpuId) {
         let Some(scratch) = self.machine.gpu_mut(gpu).and_then(|known| known.scratch.take()) else { return };
-        for piece in &scratch.pieces {
+        for piece in scratch.pieces.iter() {
             let _ = self.driver.unmap(piece.handle, &[gpu]);
             let _ = self.driver.free(piece.handle);
         }
+        scratch.pieces.free(self.writer.memory());
         self.give_scratch(scratch.start, scratch.size);
     }
 }

@@ -47,11 +47,12 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
             return Ok(());
         }
         let page = self.page();
-        self.machine = Machine::new(nodes, options, &self.opened, page)?;
+        let machine = Machine::new(nodes, options, &self.opened, page, self.writer.memory())?;
+        self.replace_machine(machine);
         let done = self.make_apertures(nodes);
         if done.is_err() {
             self.drop_svm();
-            self.machine = Machine::blank(page, &self.opened);
+            self.forget_machine();
         }
         done
     }
@@ -108,8 +109,9 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
             return Ok(());
         }
         let mut space = VaSpace::new(bounds, gpu.align, guard, page);
-        space.keep_front().map_err(|_| Error::NoMemory)?;
+        let kept = space.keep_front(self.writer.memory());
         gpu.gpuvm = Some((position, space));
+        kept.map_err(|_| Error::NoMemory)?;
         if let Some(slot) = layout.gpuvm.get_mut(usize::from(position)) {
             *slot = bounds;
             layout.gpuvm_count += 1;
@@ -201,7 +203,7 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         let coherent = self.machine.options.disable_cache;
         for known in apertures {
             let canonical = CANONICAL_END.is_none_or(|end| known.gpuvm.limit < end);
-            if canonical && self.machine.all.contains(&known.gpu) {
+            if canonical && self.machine.all.as_slice().contains(&known.gpu) {
                 self.driver.set_memory_policy(known.gpu, coherent, alternate).map_err(|_| Error::Failed)?;
             }
         }
@@ -283,7 +285,7 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
                 if let Some((handle, Err(partial))) = partly {
                     let _ = self.driver.unmap(handle, on.get(..partial.done).unwrap_or(on));
                 }
-                self.unmake(&handles);
+                self.unmake(handles);
                 self.give(aperture, start, size);
                 Err(Error::Failed)
             }
@@ -308,8 +310,21 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         self.drop_svm();
         // What is left, if anything: an object whose removal found no memory. Readers are gone, so it harms nobody.
         let _ = self.writer.clear();
-        self.ledger.clear();
-        self.machine = Machine::blank(self.page(), &self.opened);
+        self.forget();
+    }
+
+    /// Gives back the memory of what only the writer knows.
+    pub(super) fn forget(&mut self) {
+        self.ledger.clear(self.writer.memory());
+        self.forget_machine();
+    }
+
+    fn forget_machine(&mut self) {
+        self.replace_machine(Machine::blank(self.page(), &self.opened));
+    }
+
+    fn replace_machine(&mut self, machine: Machine) {
+        core::mem::replace(&mut self.machine, machine).free(self.writer.memory());
     }
 
     fn drop_objects(&mut self, aperture: Aperture) {
@@ -319,12 +334,13 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
             from = record.start.saturating_add(1);
             let gone = self.writer.reserve_to_end(1).and_then(|()| self.writer.remove(aperture, record.start)).is_ok();
             let mapped = self.gpus(record.mapped).and_then(|gpus| GpuList::distinct(gpus.as_slice()));
-            let mapped = mapped.unwrap_or(GpuList::new());
+            let mapped = mapped.unwrap_or_default();
             if let Some(entry) = self.ledger.remove(record.id) {
                 for handle in entry.handles.iter().filter(|_| !mapped.is_empty()) {
                     let _ = self.driver.unmap(handle, mapped.as_slice());
                 }
-                self.unmake(&entry.handles);
+                entry.metadata.free(self.writer.memory());
+                self.unmake(entry.handles);
             }
             self.give(aperture, record.start, record.extent(page));
             if gone {
@@ -339,6 +355,6 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         if let SvmSpace::Reserved { whole, .. } = self.machine.svm {
             self.driver.release(whole.base, whole.limit - whole.base + 1);
         }
-        self.machine.svm = SvmSpace::None;
+        core::mem::replace(&mut self.machine.svm, SvmSpace::None).free(self.writer.memory());
     }
 }

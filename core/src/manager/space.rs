@@ -11,7 +11,7 @@ use crate::driver::{Driver, HostMap, VaRequest};
 use crate::epoch::Domain;
 use crate::error::{Error, Result};
 use crate::pool::Memory;
-use crate::va::{VaSpace, grown};
+use crate::va::grown;
 
 impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
     /// The SVM aperture for coherent or other memory: one and the same where SVM is the process's address space.
@@ -26,6 +26,13 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
     /// Whether the CPU can be given the aperture's addresses.
     pub(super) fn cpu_accessible(aperture: Aperture) -> bool {
         matches!(aperture, Aperture::Svm | Aperture::SvmAlt | Aperture::Cpuvm)
+    }
+
+    /// Makes room to note one more area, where the library itself notes them: afterwards a refused [`Manager::take`] means
+    /// that no free area fits.
+    pub(super) fn reserve_area(&mut self, aperture: Aperture) -> Result<()> {
+        let space = self.machine.space(aperture);
+        space.map_or(Ok(()), |space| space.reserve(self.writer.memory())).map_err(|_| Error::NoMemory)
     }
 
     /// Takes `size` bytes, a page multiple, anywhere or exactly `at`. `alignment` 0 asks for the least.
@@ -46,8 +53,8 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
             let start = self.driver.reserve(request).map_err(|_| Error::NoMemory)?;
             return Ok(start);
         }
-        let space = self.space(aperture).ok_or(Error::NoMemory)?;
-        space.allocate(size, alignment, at).map_err(|_| Error::NoMemory)
+        let space = self.machine.space(aperture).ok_or(Error::NoMemory)?;
+        space.allocate(size, alignment, at, self.writer.memory()).map_err(|_| Error::NoMemory)
     }
 
     /// Gives back what [`Manager::take`] returned, whatever the CPU sees there.
@@ -66,22 +73,8 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
     }
 
     fn release_area(&mut self, aperture: Aperture, start: usize) {
-        if let Some(space) = self.space(aperture) {
-            space.release(start);
-        }
-    }
-
-    /// The area allocator of an aperture that has one.
-    fn space(&mut self, aperture: Aperture) -> Option<&mut VaSpace> {
-        match (aperture, &mut self.machine.svm) {
-            (Aperture::Svm, SvmSpace::Reserved { main, .. }) => Some(main),
-            (Aperture::SvmAlt, SvmSpace::Reserved { alt, .. }) => Some(alt),
-            (Aperture::MemHandle, _) => Some(&mut self.machine.mem_handle),
-            (Aperture::Gpuvm(position), _) => self.machine.gpus.iter_mut().find_map(|gpu| match &mut gpu.gpuvm {
-                Some((known, space)) if *known == position => Some(space),
-                _ => None,
-            }),
-            _ => None,
+        if let Some(space) = self.machine.space(aperture) {
+            space.release(start, self.writer.memory());
         }
     }
 }

@@ -3,9 +3,8 @@
 //! In: a range and attributes that name nodes. Out: the kernel's answer, naming nodes again. What never happens: an
 //! object - the kernel's ranges are not ours, and no query finds them.
 
-use alloc::vec::Vec;
-
 use super::Manager;
+use crate::array::Array;
 use crate::driver::{Driver, SvmAttribute};
 use crate::epoch::Domain;
 use crate::error::{Error, Result};
@@ -44,27 +43,42 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
     #[doc(alias = "hsaKmtSVMSetAttr")]
     pub fn svm_set_attributes(&mut self, start: usize, size: usize, attributes: &[SvmAttribute]) -> Result<()> {
         self.check_svm_range(start, size, attributes.len())?;
-        let mut named = copy(attributes)?;
-        for attribute in &mut named {
+        let mut named = Array::copied(attributes, self.writer.memory())?;
+        let done = self.set_named(start, size, &mut named);
+        named.free(self.writer.memory());
+        done
+    }
+
+    fn set_named(&mut self, start: usize, size: usize, named: &mut [SvmAttribute]) -> Result<()> {
+        for attribute in &mut *named {
             if attribute.kind == PREFERRED_LOC && attribute.value == NO_NODE {
                 attribute.value = LOCATION_UNDEFINED;
             } else if is_location(attribute.kind) || is_access(attribute.kind) {
                 attribute.value = self.svm_gpu(attribute)?;
             }
         }
-        self.driver.svm_set(start as u64, size as u64, &named).map_err(|_| Error::Failed)
+        self.driver.svm_set(start as u64, size as u64, named).map_err(|_| Error::Failed)
     }
 
     /// Reads attributes of `start..start + size`. `attributes` change only on success.
     #[doc(alias = "hsaKmtSVMGetAttr")]
     pub fn svm_get_attributes(&mut self, start: usize, size: usize, attributes: &mut [SvmAttribute]) -> Result<()> {
         self.check_svm_range(start, size, attributes.len())?;
-        let mut named = copy(attributes)?;
+        let mut named = Array::copied(attributes, self.writer.memory())?;
+        let done = self.get_named(start, size, &mut named);
+        if done.is_ok() {
+            attributes.copy_from_slice(&named);
+        }
+        named.free(self.writer.memory());
+        done
+    }
+
+    fn get_named(&mut self, start: usize, size: usize, named: &mut [SvmAttribute]) -> Result<()> {
         for attribute in named.iter_mut().filter(|attribute| is_access(attribute.kind)) {
             attribute.value = self.svm_gpu(attribute)?;
         }
-        self.driver.svm_get(start as u64, size as u64, &mut named).map_err(|_| Error::Failed)?;
-        for attribute in &mut named {
+        self.driver.svm_get(start as u64, size as u64, named).map_err(|_| Error::Failed)?;
+        for attribute in named {
             if is_location(attribute.kind) || is_access(attribute.kind) {
                 attribute.value = match attribute.value {
                     0 => 0,
@@ -73,7 +87,6 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
                 };
             }
         }
-        attributes.copy_from_slice(&named);
         Ok(())
     }
 
@@ -98,11 +111,4 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         }
         Ok(gpu.0)
     }
-}
-
-fn copy(attributes: &[SvmAttribute]) -> Result<Vec<SvmAttribute>> {
-    let mut named = Vec::new();
-    named.try_reserve_exact(attributes.len()).map_err(|_| Error::NoMemory)?;
-    named.extend_from_slice(attributes);
-    Ok(named)
 }

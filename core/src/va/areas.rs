@@ -5,17 +5,17 @@
 //! in front of one of its areas, so that a search passes over blocks that are full. What never happens: an allocation
 //! while an area is added ([`Areas::reserve`] made room) or taken, and an empty block.
 
-use alloc::vec::Vec;
-
 use super::{Area, NoRoom};
+use crate::array::Array;
+use crate::pool::Memory;
 
 /// Areas per block.
-const BLOCK: usize = if cfg!(test) { 4 } else { 256 };
+const BLOCK: usize = if cfg!(test) || usize::BITS < 64 { 4 } else { 256 };
 
 /// Some areas in a row; never none.
 #[derive(Debug)]
 struct Block {
-    areas: Vec<Area>,
+    areas: Array<Area>,
     /// No gap in front of one of them is wider.
     widest: usize,
 }
@@ -23,9 +23,9 @@ struct Block {
 /// Sorted by start, disjoint.
 #[derive(Debug)]
 pub(super) struct Areas {
-    blocks: Vec<Block>,
-    /// Taken up when a block is full.
-    spare: Vec<Area>,
+    blocks: Array<Block>,
+    /// Taken up when a block is full; what an emptied block leaves.
+    spare: Array<Area>,
 }
 
 /// A gap: in front of the area at this place, or behind all.
@@ -37,13 +37,22 @@ pub(super) struct Gap {
 
 impl Areas {
     pub(super) const fn new() -> Areas {
-        Areas { blocks: Vec::new(), spare: Vec::new() }
+        Areas { blocks: Array::new(), spare: Array::new() }
     }
 
     /// Makes room for one more: the next [`Areas::insert`] cannot fail.
-    pub(super) fn reserve(&mut self) -> Result<(), NoRoom> {
-        self.blocks.try_reserve(1).map_err(|_| NoRoom)?;
-        self.spare.try_reserve_exact(BLOCK).map_err(|_| NoRoom)
+    pub(super) fn reserve(&mut self, memory: &mut impl Memory) -> Result<(), NoRoom> {
+        self.blocks.reserve(1, memory).map_err(|_| NoRoom)?;
+        self.spare.reserve(BLOCK, memory).map_err(|_| NoRoom)
+    }
+
+    /// Ends all of it.
+    pub(super) fn free(mut self, memory: &mut impl Memory) {
+        while let Some(block) = self.blocks.pop() {
+            block.areas.free(memory);
+        }
+        self.blocks.free(memory);
+        self.spare.free(memory);
     }
 
     /// The gap that `address` lies in, or the one behind the area that it lies in.
@@ -97,34 +106,41 @@ impl Areas {
         Gap { block, index: self.blocks.get(block).map_or(0, |block| block.areas.len()) }
     }
 
-    /// Adds an area in a gap that holds it.
+    /// Adds an area in a gap that holds it. [`Areas::reserve`] made room.
     pub(super) fn insert(&mut self, gap: Gap, area: Area) -> Result<(), NoRoom> {
-        self.reserve()?;
-        let Some(block) = self.blocks.get_mut(gap.block) else {
-            let mut areas = core::mem::take(&mut self.spare);
-            areas.push(area);
-            self.blocks.push(Block { areas, widest: 0 });
-            self.measure(gap.block);
-            return Ok(());
-        };
-        if block.areas.len() < BLOCK {
-            block.areas.insert(gap.index, area);
-        } else {
-            let mut upper = core::mem::take(&mut self.spare);
-            upper.extend(block.areas.drain(BLOCK / 2..));
-            match gap.index.checked_sub(BLOCK / 2) {
-                Some(index) if index > 0 => upper.insert(index, area),
-                _ => block.areas.insert(gap.index, area),
-            }
-            self.blocks.insert(gap.block + 1, Block { areas: upper, widest: 0 });
-        }
+        let full = self.blocks.get(gap.block).is_none_or(|block| block.areas.len() >= BLOCK);
+        let (block, index) = if full { self.split(gap)? } else { (gap.block, gap.index) };
+        let areas = &mut self.blocks.get_mut(block).ok_or(NoRoom)?.areas;
+        areas.insert(index, area).map_err(|_| NoRoom)?;
         self.measure(gap.block);
         self.measure(gap.block + 1);
         Ok(())
     }
 
+    /// Makes room where there is no block, or a full one: its upper half becomes the next. Where the gap then is.
+    fn split(&mut self, gap: Gap) -> Result<(usize, usize), NoRoom> {
+        let mut upper = Block { areas: core::mem::replace(&mut self.spare, Array::new()), widest: 0 };
+        let mut at = gap.block;
+        if let Some(lower) = self.blocks.get_mut(gap.block) {
+            // Both have the same capacity.
+            lower.areas.iter().skip(BLOCK / 2).all(|area| upper.areas.push(*area).is_ok());
+            while lower.areas.len() > BLOCK / 2 {
+                lower.areas.pop();
+            }
+            at += 1;
+        }
+        if let Err(lost) = self.blocks.insert(at, upper) {
+            self.spare = lost.areas;
+            return Err(NoRoom);
+        }
+        Ok(match gap.index.checked_sub(BLOCK / 2) {
+            Some(index) if index > 0 => (at, index),
+            _ => (gap.block, gap.index),
+        })
+    }
+
     /// Takes the area that starts at `start` out. The end of the one in front of it, if there is one.
-    pub(super) fn remove(&mut self, start: usize) -> Option<Option<usize>> {
+    pub(super) fn remove(&mut self, start: usize, memory: &mut impl Memory) -> Option<Option<usize>> {
         let behind = self.gap_at(start);
         let own = Gap { block: behind.block, index: behind.index.checked_sub(1)? };
         let front = self.before(own).map(|area| area.last);
@@ -133,8 +149,10 @@ impl Areas {
             return None;
         }
         block.areas.remove(own.index);
-        if block.areas.is_empty() {
-            self.blocks.remove(own.block);
+        if block.areas.is_empty()
+            && let Some(empty) = self.blocks.remove(own.block)
+        {
+            core::mem::replace(&mut self.spare, empty.areas).free(memory);
         }
         self.measure(own.block);
         self.measure(own.block + 1);
@@ -151,7 +169,7 @@ impl Areas {
         let mut front = self.before(Gap { block, index: 0 }).map_or(0, |area| area.last);
         let Some(block) = self.blocks.get_mut(block) else { return };
         block.widest = 0;
-        for area in &block.areas {
+        for area in block.areas.iter() {
             block.widest = block.widest.max(area.start.saturating_sub(front));
             front = area.last;
         }
@@ -159,6 +177,6 @@ impl Areas {
 
     #[cfg(test)]
     pub(super) fn iter(&self) -> impl Iterator<Item = &Area> {
-        self.blocks.iter().flat_map(|block| &block.areas)
+        self.blocks.iter().flat_map(|block| block.areas.iter())
     }
 }

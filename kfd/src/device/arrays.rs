@@ -5,6 +5,7 @@
 use std::ffi::c_void;
 
 use hsakmt_core::address::Bounds;
+use hsakmt_core::aperture::MAX_NODES;
 use hsakmt_core::driver::{Errno, Partial, ProcessApertures, SvmAttribute as Attribute};
 use hsakmt_core::node::GpuId;
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode};
@@ -40,19 +41,11 @@ pub(super) fn by_gpus(
     }
 }
 
-/// Apertures that fit on the stack.
-const APERTURES: usize = 64;
-
 pub(super) fn process_apertures(device: &Device, out: &mut [ProcessApertures]) -> Result<usize, Errno> {
-    let mut few = [ProcessDeviceApertures::new_zeroed(); APERTURES];
-    let mut many = Vec::new();
-    let room = match few.get_mut(..out.len()) {
-        Some(room) => room,
-        None => {
-            many.resize(out.len(), ProcessDeviceApertures::new_zeroed());
-            many.as_mut_slice()
-        }
-    };
+    let mut apertures = [ProcessDeviceApertures::new_zeroed(); MAX_NODES];
+    // There are no more nodes that anybody could ask about.
+    let wanted = out.len().min(MAX_NODES);
+    let room = apertures.get_mut(..wanted).unwrap_or_default();
     let filled = if room.is_empty() { 0 } else { ask_apertures(device, room)? };
     for (to, from) in out.iter_mut().zip(room.iter().take(filled)) {
         *to = ProcessApertures {
@@ -63,7 +56,7 @@ pub(super) fn process_apertures(device: &Device, out: &mut [ProcessApertures]) -
         };
     }
     // A full array may not be all: only a call without room says how many there are.
-    if filled < out.len() { Ok(filled) } else { ask_apertures(device, &mut []) }
+    if filled < wanted { Ok(filled) } else { ask_apertures(device, &mut []) }
 }
 
 fn ask_apertures(device: &Device, room: &mut [ProcessDeviceApertures]) -> Result<usize, Errno> {

@@ -236,7 +236,7 @@ fn state(manager: &TestManager) -> String {
     if let SvmSpace::Reserved { main, alt, .. } = &manager.machine.svm {
         words += &format!("{:?} {:?}\n", main.areas(), alt.areas());
     }
-    for gpu in &manager.machine.gpus {
+    for gpu in manager.machine.gpus.iter() {
         let areas = gpu.gpuvm.as_ref().map(|(_, space)| space.areas().to_vec());
         let scratch = gpu.scratch.as_ref().map(|scratch| {
             let pieces: Vec<_> = scratch.pieces.iter().map(|piece| (piece.start, piece.size)).collect();
@@ -282,7 +282,7 @@ fn check(manager: &TestManager) {
         assert!(!record.is_userptr() || entry.registrations > 0);
         assert_eq!(entry.mappings > 0, !record.mapped.is_empty());
     }
-    for gpu in &manager.machine.gpus {
+    for gpu in manager.machine.gpus.iter() {
         let Some(scratch) = &gpu.scratch else { continue };
         handles.extend(scratch.pieces.iter().map(|piece| piece.handle));
         if mmap || !manager.machine.dgpu {
