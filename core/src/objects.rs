@@ -90,9 +90,10 @@ impl<D: Domain, M: Memory> Writer<'_, D, M> {
     /// [`Error::NotRegistered`] if there is none.
     #[doc(alias = "hsaKmtSetMemoryUserData")]
     pub fn set_user_data(&mut self, address: usize, user_data: usize) -> Result<()> {
-        let (aperture, record) = self.find(address, Wanted::Any).ok_or(Error::NotRegistered)?;
+        let (aperture, known) = self.locate(address, Wanted::Any).ok_or(Error::NotRegistered)?;
+        let record = Record { user_data, ..*known };
         self.reserve(1)?;
-        self.replace_known(aperture, &Record { user_data, ..record })
+        self.replace_known(aperture, &record)
     }
 
     /// Says on which nodes the object that starts at `start` is mapped, and publishes. O(log n).

@@ -14,27 +14,29 @@
 //! | `generation` | `publish`: Release, after the root | anyone: Acquire | equal to a remembered one: nothing was published since |
 //! | `writers` | `writer`, drop: AcqRel swap | itself | one writer at a time |
 
+mod find;
+mod reclaim;
+
+pub use find::Wanted;
+pub use reclaim::{BATCH, MAX_WAITING};
+
+use reclaim::{Pools, Retired};
+
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use crate::address::PageSize;
 use crate::aperture::{Aperture, Layout};
-use crate::epoch::{Domain, Grace, NEVER};
+use crate::epoch::{Domain, Grace};
 use crate::error::{Error, Result};
 use crate::list::{List, Lists};
-use crate::pool::{Chain, Memory, Pool};
+use crate::pool::Memory;
 use crate::reader::Readers;
 use crate::record::Record;
-use crate::snapshot::{GpuvmRoots, Snapshot};
-use crate::tree::edit::{Edit, Limbo, Nodes};
+use crate::snapshot::Snapshot;
+use crate::tree::edit::Edit;
 use crate::tree::{ByAddress, LAST_KEY, Order, Root};
 use crate::userptr::ByUserptr;
-
-/// Publishes per grace period.
-pub const BATCH: usize = if cfg!(test) { 8 } else { 1024 };
-
-/// Publishes whose leftovers may wait for readers before writes are refused.
-pub const MAX_WAITING: usize = 32 * BATCH;
 
 /// What readers and the writer share.
 #[derive(Debug)]
@@ -125,10 +127,7 @@ impl<D: Domain> Registry<D> {
             registry: self,
             grace: self.domain.grace(),
             memory,
-            nodes: Nodes::new(),
-            snapshots: Pool::new(),
-            layouts: Pool::new(),
-            gpuvms: Pool::new(),
+            pools: Pools::new(),
             lists: Lists::new(),
             current: None,
             opened: false,
@@ -141,47 +140,12 @@ impl<D: Domain> Registry<D> {
     }
 }
 
-/// What the newest version does not use, by size class.
-struct Retired {
-    trees: Limbo,
-    snapshots: Chain<Snapshot>,
-    layouts: Chain<Layout>,
-    gpuvms: Chain<GpuvmRoots>,
-    publishes: usize,
-}
-
-impl Retired {
-    const fn new() -> Retired {
-        Retired {
-            trees: Limbo::new(),
-            snapshots: Chain::new(),
-            layouts: Chain::new(),
-            gpuvms: Chain::new(),
-            publishes: 0,
-        }
-    }
-}
-
-/// How a writer asks for an object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
-    /// At the address, whatever its size, if that is unambiguous (size 0 in C).
-    Any,
-    /// At the address, with this size if it is a userptr.
-    Exact(usize),
-    /// The address may be anywhere inside.
-    Range,
-}
-
 /// The write side: the only one who allocates, edits, publishes and reclaims.
 pub struct Writer<'r, D: Domain + 'r, M: Memory> {
     registry: &'r Registry<D>,
     grace: D::Grace<'r>,
     memory: M,
-    nodes: Nodes,
-    snapshots: Pool<Snapshot>,
-    layouts: Pool<Layout>,
-    gpuvms: Pool<GpuvmRoots>,
+    pools: Pools,
     lists: Lists,
     /// The newest version, `None` only until `begin` has made the first.
     current: Option<NonNull<Snapshot>>,
@@ -197,9 +161,9 @@ unsafe impl<'r, D: Domain + 'r, M: Memory + Send> Send for Writer<'r, D, M> wher
 
 impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
     fn begin(&mut self, page: PageSize) -> Result<()> {
-        self.snapshots.reserve(1, &mut self.memory)?;
-        self.layouts.reserve(1, &mut self.memory)?;
-        let layout = self.layouts.make(Layout::empty(page)).ok_or(Error::NoMemory)?;
+        self.pools.snapshots.reserve(1, &mut self.memory)?;
+        self.pools.layouts.reserve(1, &mut self.memory)?;
+        let layout = self.pools.layouts.make(Layout::empty(page)).ok_or(Error::NoMemory)?;
         let first = Snapshot {
             generation: self.registry.generation.load(Ordering::Relaxed),
             layout,
@@ -234,71 +198,6 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
     /// Bounds, page size and node table of the newest version.
     pub fn layout(&self) -> &Layout {
         self.snapshot().layout()
-    }
-
-    /// SPEC's `find`: routes the address, then asks the userptr index, the address index, and CPUVM.
-    pub(crate) fn find(&self, address: usize, wanted: Wanted) -> Option<(Aperture, Record)> {
-        let (snapshot, layout) = (self.snapshot(), self.layout());
-        let route = layout.route(address);
-        let userptr = || match wanted {
-            Wanted::Any => snapshot.userptrs().only_at(address),
-            Wanted::Exact(size) => snapshot.userptrs().exact(crate::tree::node::Key { address, size }),
-            Wanted::Range => snapshot.userptrs().stab(address),
-        };
-        if route.userptr
-            && let Some(found) = userptr()
-        {
-            return Some((Aperture::Svm, *found));
-        }
-        if let Some(aperture) = route.address
-            && let Some(found) = self.find_object(aperture, address, wanted)
-        {
-            return Some((aperture, found));
-        }
-        if !route.cpuvm {
-            return None;
-        }
-        let found = match wanted {
-            Wanted::Range => self.find_inside(Aperture::Cpuvm, address),
-            Wanted::Any | Wanted::Exact(_) => self.find_start(Aperture::Cpuvm, address),
-        };
-        found.map(|record| (Aperture::Cpuvm, record))
-    }
-
-    /// The address index's part: exact finds round down to the page, and a userptr found so must agree in its page
-    /// offset and, if one is given, its size.
-    fn find_object(&self, aperture: Aperture, address: usize, wanted: Wanted) -> Option<Record> {
-        if wanted == Wanted::Range {
-            return self.find_inside(aperture, address);
-        }
-        let page = self.layout().page;
-        let record = self.find_start(aperture, page.floor(address))?;
-        let size_fits = !matches!(wanted, Wanted::Exact(size) if size != record.size);
-        let fits = !record.is_userptr() || (page.offset(record.cpu) == page.offset(address) && size_fits);
-        fits.then_some(record)
-    }
-
-    /// Of several userptrs that share a base, the smallest: what the manager's Deregister and Free end first.
-    pub(crate) fn smallest_userptr_at(&self, address: usize) -> Option<(Aperture, Record)> {
-        if !self.layout().route(address).userptr {
-            return None;
-        }
-        self.snapshot().userptrs().smallest_at(address).map(|record| (Aperture::Svm, *record))
-    }
-
-    /// The object of an address index that starts at `start`.
-    pub(crate) fn find_start(&self, aperture: Aperture, start: usize) -> Option<Record> {
-        self.snapshot().objects(aperture).floor(start).copied().filter(|record| record.start == start)
-    }
-
-    /// The object of an address index that holds `address`.
-    pub(crate) fn find_inside(&self, aperture: Aperture, address: usize) -> Option<Record> {
-        self.snapshot().inside(aperture, address).copied()
-    }
-
-    /// The first object of an address index that starts at `from` or later.
-    pub(crate) fn next(&self, aperture: Aperture, from: usize) -> Option<Record> {
-        self.snapshot().objects(aperture).ceil(from).copied()
     }
 
     /// Adds an object and publishes. Both indexes at once for a userptr.
@@ -352,7 +251,7 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
         userptrs: impl FnOnce(&mut Edit<'_>, Root<ByUserptr>) -> Result<Root<ByUserptr>>,
     ) -> Result<()> {
         let mut next = *self.snapshot();
-        let mut edit = Edit { nodes: &mut self.nodes, limbo: &mut self.retired.trees };
+        let mut edit = Edit { nodes: &mut self.pools.nodes, limbo: &mut self.retired.trees };
         let root = objects(&mut edit, next.root(aperture))?;
         if record.is_userptr() {
             next.userptrs = userptrs(&mut edit, next.userptrs)?;
@@ -374,16 +273,16 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
             // SAFETY: from this pool, part of the version that is about to be replaced, retired once.
             unsafe { self.retired.gpuvms.push(old) };
         }
-        next.gpuvm = Some(self.gpuvms.make(roots).ok_or(Error::NoMemory)?);
+        next.gpuvm = Some(self.pools.gpuvms.make(roots).ok_or(Error::NoMemory)?);
         Ok(())
     }
 
     /// Other bounds, page size or node table, with the objects kept. Publishes.
     pub fn set_layout(&mut self, layout: Layout) -> Result<()> {
         self.reserve(1)?;
-        self.layouts.reserve(1, &mut self.memory)?;
+        self.pools.layouts.reserve(1, &mut self.memory)?;
         let mut next = *self.snapshot();
-        let old = core::mem::replace(&mut next.layout, self.layouts.make(layout).ok_or(Error::NoMemory)?);
+        let old = core::mem::replace(&mut next.layout, self.pools.layouts.make(layout).ok_or(Error::NoMemory)?);
         // SAFETY: from this pool; the version that used it is being replaced, and retired no later than its layout.
         unsafe { self.retired.layouts.push(old) };
         self.publish(next)
@@ -424,7 +323,7 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
     fn publish(&mut self, mut next: Snapshot) -> Result<()> {
         next.generation = next.generation.wrapping_add(1);
         let next_generation = next.generation;
-        let next = self.snapshots.make(next).ok_or(Error::NoMemory)?;
+        let next = self.pools.snapshots.make(next).ok_or(Error::NoMemory)?;
         let old = self.current.replace(next);
         if self.opened {
             self.show();
@@ -436,104 +335,6 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
         }
         self.retired.publishes += 1;
         Ok(())
-    }
-
-    /// Makes the next `edits` inserts, replacements and removals impossible to fail for want of memory.
-    /// [`Error::ReadersStalled`] when too much waits for a reader that does not move.
-    pub fn reserve(&mut self, edits: usize) -> Result<()> {
-        self.reclaim();
-        if self.retired.publishes >= MAX_WAITING {
-            self.wait_for_readers()?;
-        }
-        self.top_up(edits)
-    }
-
-    /// The same for verbs that end or unmap something, which a stalled reader must not refuse: they go on for as long as
-    /// there is memory.
-    pub(crate) fn reserve_to_end(&mut self, edits: usize) -> Result<()> {
-        self.reclaim();
-        self.top_up(edits)
-    }
-
-    /// The part of `reserve` that an edit repeats: does nothing when the verb has reserved.
-    fn top_up(&mut self, edits: usize) -> Result<()> {
-        let (height, userptrs) = (self.snapshot().height(), self.snapshot().userptrs.height());
-        if !self.nodes.hold(edits, height, userptrs) {
-            self.nodes.reserve(edits, height, userptrs, &mut self.memory)?;
-        }
-        self.snapshots.reserve(edits, &mut self.memory)?;
-        if self.layout().gpuvm_count > 0 {
-            self.gpuvms.reserve(edits, &mut self.memory)?;
-        }
-        Ok(())
-    }
-
-    #[cold]
-    fn wait_for_readers(&mut self) -> Result<()> {
-        for attempt in 0.. {
-            self.reclaim();
-            if self.retired.publishes < MAX_WAITING {
-                return Ok(());
-            }
-            if !self.grace.pause(attempt) {
-                break;
-            }
-        }
-        Err(Error::ReadersStalled)
-    }
-
-    /// Takes back what has waited long enough, and starts the next period when a batch is full.
-    fn reclaim(&mut self) {
-        if self.grace.alone() {
-            return self.reclaim_all();
-        }
-        if let Some((mut period, mut batch)) = self.waiting.take() {
-            if period == NEVER {
-                period = self.grace.begin();
-            }
-            if self.grace.passed(period) {
-                self.take_back(&mut batch);
-                self.turn(batch.publishes);
-            } else {
-                self.waiting = Some((period, batch));
-            }
-        }
-        if self.waiting.is_none() && self.retired.publishes >= BATCH {
-            let batch = core::mem::replace(&mut self.retired, Retired::new());
-            self.waiting = Some((self.grace.begin(), batch));
-        }
-    }
-
-    /// Takes everything back: there is no reader.
-    fn reclaim_all(&mut self) {
-        if let Some((_, mut batch)) = self.waiting.take() {
-            self.take_back(&mut batch);
-            self.retired.publishes += batch.publishes;
-        }
-        let mut batch = core::mem::replace(&mut self.retired, Retired::new());
-        self.take_back(&mut batch);
-        if batch.publishes >= BATCH {
-            self.turn(batch.publishes);
-        } else {
-            // Lists given to C callers live by the count of publishes and periods, readers or not.
-            self.retired.publishes = batch.publishes;
-        }
-    }
-
-    fn take_back(&mut self, batch: &mut Retired) {
-        self.nodes.leaves.give_all(&mut batch.trees.leaves);
-        self.nodes.branches.give_all(&mut batch.trees.branches);
-        self.nodes.reaching.give_all(&mut batch.trees.reaching);
-        self.snapshots.give_all(&mut batch.snapshots);
-        self.layouts.give_all(&mut batch.layouts);
-        self.gpuvms.give_all(&mut batch.gpuvms);
-    }
-
-    /// A period has passed.
-    fn turn(&mut self, publishes: usize) {
-        self.passed += 1;
-        let generation = self.snapshot().generation;
-        self.lists.reclaim(generation, self.passed, publishes, &mut self.memory);
     }
 
     /// The list of `id(0), ..., id(len - 1)`, held once more; [`Writer::release`] ends the hold.
@@ -563,21 +364,8 @@ impl<'r, D: Domain + 'r, M: Memory> Drop for Writer<'r, D, M> {
             }
         };
         if left {
-            let memory = &mut self.memory;
             // SAFETY: the root is null and every reader that may have loaded an older one has left.
-            unsafe { self.nodes.leaves.dissolve(memory) };
-            // SAFETY: as above.
-            unsafe { self.nodes.branches.dissolve(memory) };
-            // SAFETY: as above.
-            unsafe { self.nodes.reaching.dissolve(memory) };
-            // SAFETY: as above.
-            unsafe { self.snapshots.dissolve(memory) };
-            // SAFETY: as above.
-            unsafe { self.layouts.dissolve(memory) };
-            // SAFETY: as above.
-            unsafe { self.gpuvms.dissolve(memory) };
-            // SAFETY: as above; the lists of the last version go with it.
-            unsafe { self.lists.dissolve(memory) };
+            unsafe { self.pools.dissolve(&mut self.lists, &mut self.memory) };
         }
         self.registry.writers.store(0, Ordering::Release);
     }

@@ -271,6 +271,7 @@ impl Context {
 
     /// One caller at a time: runs a verb of the memory manager. Blocking: it waits for other writers, and the verb may
     /// wait for the device.
+    #[inline]
     pub fn manage<T>(self, verb: impl FnOnce(&mut ContextManager) -> Result<T>) -> Result<T> {
         let locked = self.locked(self.lock()?).ok_or(Error::NotOpened)?;
         verb(locked.state.manager.as_mut().ok_or(Error::NotOpened)?)
@@ -278,6 +279,7 @@ impl Context {
 
     /// Takes the lock. [`Error::Failed`] for a thread that has it already: a signal handler or an allocator hook that
     /// interrupted a verb of its own thread would wait for itself.
+    #[inline(always)]
     fn lock(self) -> Result<Held> {
         // A fork must never find a lock taken that it does not wipe.
         SHARED.prepare();
@@ -292,6 +294,7 @@ impl Context {
     }
 
     /// The state, unless this process has none yet (never opened, or forked).
+    #[inline(always)]
     fn locked(self, lock: Held) -> Option<Locked> {
         if self.shelf.live.load(Ordering::Relaxed) == 0 {
             return None;

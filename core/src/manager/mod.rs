@@ -165,8 +165,8 @@ impl<'r, V: Driver, D: Domain, M: Memory> Manager<'r, V, D, M> {
     /// Notes a caller's word beside an object. No driver call.
     #[doc(alias = "hsaKmtSetMemoryUserData")]
     pub fn set_user_data(&mut self, address: usize, user_data: usize) -> Result<()> {
-        let (aperture, mut record) = self.writer.find(address, Wanted::Any).ok_or(Error::Failed)?;
-        record.user_data = user_data;
+        let (aperture, known) = self.writer.locate(address, Wanted::Any).ok_or(Error::Failed)?;
+        let record = Record { user_data, ..*known };
         self.writer.reserve(1)?;
         self.writer.replace_known(aperture, &record)
     }

@@ -328,7 +328,7 @@ fn a_steady_state_takes_no_memory() {
         writer.reserve(2).unwrap();
         writer.remove(Aperture::Svm, slot_address(n % 200, false)).unwrap();
         writer.insert(Aperture::Svm, object(n as u32, slot_address(n % 200, false), 0x1000)).unwrap();
-        let at_hand = writer.nodes.leaves.available() + writer.retired.trees.leaves.len();
+        let at_hand = writer.pools.nodes.leaves.available() + writer.retired.trees.leaves.len();
         at_hand + writer.waiting.as_ref().map_or(0, |(_, batch)| batch.trees.leaves.len())
     };
     (0..1000).for_each(|n| _ = turn(n));

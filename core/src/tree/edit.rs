@@ -56,6 +56,7 @@ impl Nodes {
     }
 
     /// Whether they are so already.
+    #[inline]
     pub(crate) fn hold(&self, edits: usize, height: usize, userptrs: usize) -> bool {
         self.leaves.available() >= edits.saturating_mul(4)
             && self.branches.available() >= worst(edits, height)
@@ -293,7 +294,10 @@ fn cut(position: usize, total: usize, edge: Edge) -> usize {
 /// Where in a leaf the record of exactly this key is.
 fn found<O: Order>(leaf: &Leaf, key: Key) -> Result<usize> {
     let position = leaf.position(key, O::key);
-    leaf.used().get(position).filter(|record| O::key(record) == key).map(|_| position).ok_or(Error::Failed)
+    // No key is that of an unused place.
+    let there = leaf.keys.get(position) == Some(&key.address);
+    let record = leaf.records.get(position).filter(|record| there && O::key(record) == key);
+    record.map(|_| position).ok_or(Error::Failed)
 }
 
 /// A node made by the edit under way: the writer's alone.

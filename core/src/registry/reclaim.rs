@@ -1,0 +1,187 @@
+//! Where versions get their nodes from and how they come back: the pools, what waits for readers, and the rule for when
+//! to ask about them.
+//!
+//! In: what a publish has replaced. Out: nodes for the next edits. Retired memory goes in batches: asking whether readers
+//! have left may interrupt every core, so it is done once per [`BATCH`] publishes; a writer that is alone takes everything
+//! back a [`HANDFUL`] at a time, while it is still in the cache. What never happens: memory reused under a reader, and a
+//! reader that pays for any of this.
+
+use super::Writer;
+use crate::aperture::Layout;
+use crate::epoch::{Domain, Grace, NEVER};
+use crate::error::{Error, Result};
+use crate::list::Lists;
+use crate::pool::{Chain, Memory, Pool};
+use crate::snapshot::{GpuvmRoots, Snapshot};
+use crate::tree::edit::{Limbo, Nodes};
+
+/// Publishes per grace period.
+pub const BATCH: usize = if cfg!(test) { 8 } else { 1024 };
+
+/// Publishes whose leftovers may wait for readers before writes are refused.
+pub const MAX_WAITING: usize = 32 * BATCH;
+
+/// Publishes between two questions whether there is any reader: the question costs as much as a small edit.
+const HANDFUL: usize = if cfg!(test) { 1 } else { 8 };
+
+/// What versions are made of, by size class.
+pub(super) struct Pools {
+    pub(super) nodes: Nodes,
+    pub(super) snapshots: Pool<Snapshot>,
+    pub(super) layouts: Pool<Layout>,
+    pub(super) gpuvms: Pool<GpuvmRoots>,
+}
+
+impl Pools {
+    pub(super) const fn new() -> Pools {
+        Pools { nodes: Nodes::new(), snapshots: Pool::new(), layouts: Pool::new(), gpuvms: Pool::new() }
+    }
+
+    /// Takes back what nobody reads any more.
+    fn take_back(&mut self, batch: &mut Retired) {
+        self.nodes.leaves.give_all(&mut batch.trees.leaves);
+        self.nodes.branches.give_all(&mut batch.trees.branches);
+        self.nodes.reaching.give_all(&mut batch.trees.reaching);
+        self.snapshots.give_all(&mut batch.snapshots);
+        self.layouts.give_all(&mut batch.layouts);
+        self.gpuvms.give_all(&mut batch.gpuvms);
+    }
+
+    /// Gives everything back to the source.
+    ///
+    /// # Safety
+    /// Nobody, reader or writer, uses anything of these pools any more, and all of it came from `memory`; so did `lists`.
+    pub(super) unsafe fn dissolve(&mut self, lists: &mut Lists, memory: &mut impl Memory) {
+        // SAFETY: by contract.
+        unsafe { self.nodes.leaves.dissolve(memory) };
+        // SAFETY: by contract.
+        unsafe { self.nodes.branches.dissolve(memory) };
+        // SAFETY: by contract.
+        unsafe { self.nodes.reaching.dissolve(memory) };
+        // SAFETY: by contract.
+        unsafe { self.snapshots.dissolve(memory) };
+        // SAFETY: by contract.
+        unsafe { self.layouts.dissolve(memory) };
+        // SAFETY: by contract.
+        unsafe { self.gpuvms.dissolve(memory) };
+        // SAFETY: by contract; the lists of the last version go with it.
+        unsafe { lists.dissolve(memory) };
+    }
+}
+
+/// What the newest version does not use, by size class.
+pub(super) struct Retired {
+    pub(super) trees: Limbo,
+    pub(super) snapshots: Chain<Snapshot>,
+    pub(super) layouts: Chain<Layout>,
+    pub(super) gpuvms: Chain<GpuvmRoots>,
+    pub(super) publishes: usize,
+}
+
+impl Retired {
+    pub(super) const fn new() -> Retired {
+        Retired {
+            trees: Limbo::new(),
+            snapshots: Chain::new(),
+            layouts: Chain::new(),
+            gpuvms: Chain::new(),
+            publishes: 0,
+        }
+    }
+}
+
+impl<D: Domain, M: Memory> Writer<'_, D, M> {
+    /// Makes the next `edits` inserts, replacements and removals impossible to fail for want of memory.
+    /// [`Error::ReadersStalled`] when too much waits for a reader that does not move.
+    pub fn reserve(&mut self, edits: usize) -> Result<()> {
+        self.reclaim_at_times();
+        if self.retired.publishes >= MAX_WAITING {
+            self.wait_for_readers()?;
+        }
+        self.top_up(edits)
+    }
+
+    /// The same for verbs that end or unmap something, which a stalled reader must not refuse: they go on for as long as
+    /// there is memory.
+    pub(crate) fn reserve_to_end(&mut self, edits: usize) -> Result<()> {
+        self.reclaim_at_times();
+        self.top_up(edits)
+    }
+
+    /// The part of `reserve` that an edit repeats: does nothing when the verb has reserved.
+    pub(super) fn top_up(&mut self, edits: usize) -> Result<()> {
+        let (height, userptrs) = (self.snapshot().height(), self.snapshot().userptrs.height());
+        if !self.pools.nodes.hold(edits, height, userptrs) {
+            self.pools.nodes.reserve(edits, height, userptrs, &mut self.memory)?;
+        }
+        self.pools.snapshots.reserve(edits, &mut self.memory)?;
+        if self.layout().gpuvm_count > 0 {
+            self.pools.gpuvms.reserve(edits, &mut self.memory)?;
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn wait_for_readers(&mut self) -> Result<()> {
+        for attempt in 0.. {
+            self.reclaim();
+            if self.retired.publishes < MAX_WAITING {
+                return Ok(());
+            }
+            if !self.grace.pause(attempt) {
+                break;
+            }
+        }
+        Err(Error::ReadersStalled)
+    }
+
+    /// Reclaims once per [`HANDFUL`] publishes; each retires one snapshot.
+    fn reclaim_at_times(&mut self) {
+        if self.retired.snapshots.len().is_multiple_of(HANDFUL) {
+            self.reclaim();
+        }
+    }
+
+    /// Takes back what has waited long enough, and starts the next period when a batch is full.
+    fn reclaim(&mut self) {
+        if self.grace.alone() {
+            return self.reclaim_all();
+        }
+        if let Some((mut period, mut batch)) = self.waiting.take() {
+            if period == NEVER {
+                period = self.grace.begin();
+            }
+            if self.grace.passed(period) {
+                self.pools.take_back(&mut batch);
+                self.turn(batch.publishes);
+            } else {
+                self.waiting = Some((period, batch));
+            }
+        }
+        if self.waiting.is_none() && self.retired.publishes >= BATCH {
+            let batch = core::mem::replace(&mut self.retired, Retired::new());
+            self.waiting = Some((self.grace.begin(), batch));
+        }
+    }
+
+    /// Takes everything back: there is no reader.
+    fn reclaim_all(&mut self) {
+        if let Some((_, mut batch)) = self.waiting.take() {
+            self.pools.take_back(&mut batch);
+            self.retired.publishes += batch.publishes;
+        }
+        self.pools.take_back(&mut self.retired);
+        // Lists given to C callers live by the count of publishes and periods, readers or not.
+        if self.retired.publishes >= BATCH {
+            let publishes = core::mem::take(&mut self.retired.publishes);
+            self.turn(publishes);
+        }
+    }
+
+    /// A period has passed.
+    fn turn(&mut self, publishes: usize) {
+        self.passed += 1;
+        let generation = self.snapshot().generation;
+        self.lists.reclaim(generation, self.passed, publishes, &mut self.memory);
+    }
+}
