@@ -76,6 +76,8 @@ pub struct Scene {
     pub manager: Manager<'static, EmbeddedDriver, Crossbeam, Heap>,
     /// What to ask for.
     pub addresses: Addresses,
+    /// Where its buffers start, in the order of their making.
+    pub buffers: Vec<usize>,
 }
 
 impl Scene {
@@ -88,8 +90,8 @@ impl Scene {
         let driver = machine.open().map_err(|_| Error::Failed)?;
         let mut manager = Manager::new(driver, writer, Opened::default());
         set_up(&mut manager, &topology)?;
-        let addresses = fill(&mut manager, buffers, userptrs)?;
-        Ok(Scene { manager, addresses })
+        let (buffers, host) = fill(&mut manager, buffers, userptrs)?;
+        Ok(Scene { manager, addresses: Addresses::of(&buffers, &host), buffers })
     }
 
     /// A reader of it.
@@ -117,7 +119,8 @@ impl OpenContext {
         let mut open = OpenContext { context, addresses: Addresses::default() };
         open.addresses = context.manage(|manager| {
             set_up(manager, &topology)?;
-            fill(manager, buffers, userptrs)
+            let (buffers, host) = fill(manager, buffers, userptrs)?;
+            Ok(Addresses::of(&buffers, &host))
         })?;
         Ok(open)
     }
@@ -154,23 +157,27 @@ fn set_up<V: Driver, D: Domain, M: Memory>(manager: &mut Manager<'_, V, D, M>, t
     manager.set_up(&facts.collect::<Vec<_>>(), &Options { guard_pages: 0, ..Options::default() })
 }
 
-/// Makes the objects.
+/// Makes the objects; where buffers and host ranges start.
 fn fill<V: Driver, D: Domain, M: Memory>(
     manager: &mut Manager<'_, V, D, M>,
     buffers: usize,
     userptrs: usize,
-) -> Result<Addresses> {
+) -> Result<(Vec<usize>, Vec<usize>)> {
     let made: Result<Vec<usize>> = (0..buffers).map(|_| allocate(manager)).collect();
     let host: Result<Vec<usize>> = (0..userptrs).map(|index| register(manager, HOST + index * STRIDE)).collect();
-    Ok(Addresses::of(&made?, &host?))
+    Ok((made?, host?))
 }
 
 /// Makes a buffer and maps it.
 pub fn allocate<V: Driver, D: Domain, M: Memory>(manager: &mut Manager<'_, V, D, M>) -> Result<usize> {
-    let flags = MemFlags::NON_PAGED | MemFlags::COARSE_GRAIN;
-    let address = manager.allocate(NODE, BUFFER, 0, flags, 0)?;
+    let address = allocate_only(manager)?;
     manager.map(address, BUFFER)?;
     Ok(address)
+}
+
+/// Makes a buffer.
+pub fn allocate_only<V: Driver, D: Domain, M: Memory>(manager: &mut Manager<'_, V, D, M>) -> Result<usize> {
+    manager.allocate(NODE, BUFFER, 0, MemFlags::NON_PAGED | MemFlags::COARSE_GRAIN, 0)
 }
 
 fn register<V: Driver, D: Domain, M: Memory>(manager: &mut Manager<'_, V, D, M>, address: usize) -> Result<usize> {
@@ -229,14 +236,18 @@ impl<'a> Walk<'a> {
 }
 
 /// A small generator (xorshift), the same in every run.
-struct Random(u64);
+#[derive(Debug)]
+pub struct Random(u64);
 
 impl Random {
-    fn new() -> Random {
+    /// The one and only.
+    #[expect(clippy::new_without_default, reason = "a seed is nothing one expects of a default")]
+    pub fn new() -> Random {
         Random(0x9e37_79b9_7f4a_7c15)
     }
 
-    fn below(&mut self, bound: usize) -> usize {
+    /// A number below `bound`, which is not 0.
+    pub fn below(&mut self, bound: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
