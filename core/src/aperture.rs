@@ -48,6 +48,8 @@ pub struct Route {
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub struct Layout {
+    /// SVM, on a machine where what lies in it is asked for there and nowhere else: a dGPU without GPUVM apertures.
+    direct: Bounds,
     /// SVM.
     pub svm: Bounds,
     /// SVM alternate; [`Bounds::EMPTY`] where one aperture serves both.
@@ -74,6 +76,7 @@ impl Layout {
     /// Before the first set-up, and after the last close: no aperture, nothing is ever found.
     pub const fn empty(page: PageSize) -> Layout {
         Layout {
+            direct: Bounds::EMPTY,
             svm: Bounds::EMPTY,
             svm_alt: Bounds::EMPTY,
             mem_handle: Bounds::EMPTY,
@@ -87,8 +90,18 @@ impl Layout {
         }
     }
 
+    /// Works out what follows from the rest; the writer does it once, before the layout is published.
+    pub(crate) fn settle(&mut self) {
+        self.direct = if self.dgpu && self.gpuvm_count == 0 { self.svm } else { Bounds::EMPTY };
+    }
+
+    /// Where the short way of a look-up is the whole rule.
+    #[inline(always)]
+    pub(crate) fn direct(&self) -> Bounds {
+        self.direct
+    }
+
     /// Where `address` is looked for.
-    #[inline]
     pub fn route(&self, address: usize) -> Route {
         let cpuvm = !self.dgpu;
         if self.gpuvm_count != 0

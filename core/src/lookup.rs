@@ -11,21 +11,30 @@ use crate::snapshot::Snapshot;
 impl Snapshot {
     /// What `address` belongs to, or [`PointerInfo::UNKNOWN`]. Wait-free, O(log n).
     #[doc(alias = "hsaKmtQueryPointerInfo")]
-    #[inline]
+    #[inline(always)]
     pub fn query_pointer(&self, address: usize) -> PointerInfo<'_> {
         self.object_at(address).map_or(PointerInfo::UNKNOWN, |record| self.info(record))
     }
 
-    /// The object that holds `address`.
-    #[inline]
+    /// The object that holds `address`. What nearly every question is about stands here, the rest in `elsewhere`.
+    #[inline(always)]
     pub(crate) fn object_at(&self, address: usize) -> Option<&Record> {
-        let layout = self.layout();
-        if layout.gpuvm_count == 0 && layout.svm.contains(address) {
-            // What nearly every question is about, without the detour over a `Route`.
-            let registered = if layout.mmap { self.userptrs().stab(address) } else { None };
-            return registered.or_else(|| self.inside(Aperture::Svm, address)).or_else(|| self.in_cpuvm(address));
+        if !self.layout().direct().contains(address) {
+            return self.elsewhere(address);
         }
-        let route = layout.route(address);
+        if self.layout().mmap
+            && let Some(registered) = self.userptrs().stab(address)
+        {
+            return Some(registered);
+        }
+        self.inside(Aperture::Svm, address)
+    }
+
+    /// The same by the whole rule (`aperture`): other apertures, machines without a dGPU. `extern "C"`, here and in
+    /// [`crate::userptr`], is a promise not to unwind: it spares the callers a landing pad.
+    #[inline(never)]
+    extern "C" fn elsewhere(&self, address: usize) -> Option<&Record> {
+        let route = self.layout().route(address);
         let registered = if route.userptr { self.userptrs().stab(address) } else { None };
         let object = registered.or_else(|| self.inside(route.address?, address));
         object.or_else(|| self.in_cpuvm(address))
@@ -38,13 +47,13 @@ impl Snapshot {
     }
 
     /// The object of one address index that holds `address`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn inside(&self, aperture: Aperture, address: usize) -> Option<&Record> {
         let below = self.objects(aperture).floor(address)?;
         (address - below.start < below.extent(self.layout().page)).then_some(below)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn info<'s>(&'s self, record: &'s Record) -> PointerInfo<'s> {
         PointerInfo {
             kind: record.kind,

@@ -278,7 +278,8 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
     }
 
     /// Other bounds, page size or node table, with the objects kept. Publishes.
-    pub fn set_layout(&mut self, layout: Layout) -> Result<()> {
+    pub fn set_layout(&mut self, mut layout: Layout) -> Result<()> {
+        layout.settle();
         self.reserve(1)?;
         self.pools.layouts.reserve(1, &mut self.memory)?;
         let mut next = *self.snapshot();

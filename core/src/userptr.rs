@@ -46,7 +46,7 @@ fn end(record: &Record) -> usize {
 
 impl<'s> View<'s, ByUserptr> {
     /// The interval that holds `address`, by the order above. Wait-free: at most two nodes per level, twice.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn stab(self, address: usize) -> Option<&'s Record> {
         let (node, height) = self.top()?;
         self.stab_below(node, height, address.min(LAST_KEY))
@@ -54,8 +54,9 @@ impl<'s> View<'s, ByUserptr> {
 
     /// Down the boundary: the last child that has a key below `address`. Everything left of it is below `address`
     /// whole; the first key right of it may be `address` itself.
-    #[inline]
-    fn stab_below(self, mut node: NodePtr, height: usize, address: usize) -> Option<&'s Record> {
+    #[inline(never)]
+    #[allow(improper_ctypes_definitions, reason = "called from Rust only")]
+    extern "C" fn stab_below(self, mut node: NodePtr, height: usize, address: usize) -> Option<&'s Record> {
         let mut starts_here = None;
         let mut reaches = None;
         let mut level = height;

@@ -71,6 +71,7 @@ impl Order for ByAddress {
 
 /// A tree in one word: null when empty, else the top node, its height in the low bits that alignment leaves free.
 #[derive(Debug)]
+#[repr(transparent)]
 pub(crate) struct Root<O> {
     tagged: *mut u8,
     order: PhantomData<O>,
@@ -118,6 +119,7 @@ pub(crate) fn below(rank: usize) -> usize {
 
 /// A tree of a version that is being kept alive for `'s`.
 #[derive(Debug)]
+#[repr(transparent)]
 pub(crate) struct View<'s, O> {
     root: Root<O>,
     version: PhantomData<&'s Record>,
