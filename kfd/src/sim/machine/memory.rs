@@ -127,7 +127,7 @@ impl World {
         p.bound(gpu)?;
         self.check_against_ranges(p, args.va_addr, size, caller)?;
         let memory_size = if flags.contains(IocFlags::AQL_QUEUE_MEM) { page_up(size / 2)? } else { size };
-        let user_address = self.check_kind(flags, args, caller)?;
+        let user_address = self.check_kind(flags, args, memory_size, caller)?;
         let memory = self.new_memory(gpu, memory_size, flags)?;
         let gpu_id = self.machine.gpus.get(gpu).ok_or(Errno::INVAL)?.gpu_id;
         args.handle = p.new_handle(gpu_id);
@@ -136,11 +136,13 @@ impl World {
         Ok(())
     }
 
-    /// The checks of each kind of object; a userptr's address comes back.
+    /// The checks of each kind of object; a userptr's address comes back. Of an AQL ring in it, which is mapped twice, the
+    /// first half is all the pages there need be.
     fn check_kind(
         &self,
         flags: IocFlags,
         args: &AllocMemoryOfGpuArgs,
+        memory_size: u64,
         caller: &mut dyn Caller,
     ) -> Result<Option<u64>, Errno> {
         let only = |size: u64| if args.size == size { Ok(None) } else { Err(Errno::INVAL) };
@@ -149,7 +151,7 @@ impl World {
             if address == 0 || !address.is_multiple_of(PAGE) || address.checked_add(args.size).is_none() {
                 return Err(Errno::INVAL);
             }
-            return if caller.readable(address, args.size) { Ok(Some(address)) } else { Err(FAULT) };
+            return if caller.readable(address, memory_size) { Ok(Some(address)) } else { Err(FAULT) };
         }
         if flags.contains(IocFlags::DOORBELL) {
             return only(DOORBELL_BYTES);

@@ -277,6 +277,10 @@ fn an_aql_ring_has_twice_the_addresses() {
     let gpu = bench.gpu(0);
     assert_eq!(bench.map(ring, &[gpu], 0).0, Ok(()));
     assert_eq!(bench.map(behind, &[gpu], 0).0, Err(Errno::INVAL));
+    // In a process's own memory there need only be the first half of it.
+    let (user, last) = (IocFlags::USERPTR | IocFlags::AQL_QUEUE_MEM, BASE + SIZE / 2 - 2 * PAGE);
+    assert!(bench.alloc(2 * VA, 4 * PAGE, user, last).is_ok());
+    assert_eq!(bench.alloc(3 * VA, 4 * PAGE, user, last + PAGE), Err(FAULT));
 }
 
 #[test]
