@@ -54,6 +54,12 @@ impl<'a> Here<'a> {
     }
 }
 
+/// Which of the machine `nonce`'s files a descriptor of this process is.
+pub(super) fn device_file(fd: i32, nonce: u64) -> Option<DeviceFile> {
+    let link = std::fs::read_link(format!("/proc/self/fd/{fd}")).ok()?;
+    DeviceFile::from_link(link.to_str()?, nonce)
+}
+
 impl Caller for Here<'_> {
     fn read(&mut self, address: u64, bytes: &mut [u8]) -> Result<(), Errno> {
         let range = self.range(address, bytes.len())?;
@@ -91,8 +97,7 @@ impl Caller for Here<'_> {
     }
 
     fn file(&mut self, fd: i32) -> Option<DeviceFile> {
-        let link = std::fs::read_link(format!("/proc/self/fd/{fd}")).ok()?;
-        DeviceFile::from_link(link.to_str()?, self.nonce)
+        device_file(fd, self.nonce)
     }
 
     fn install(&mut self, file: OwnedFd) -> Result<i32, Errno> {

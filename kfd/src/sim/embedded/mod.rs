@@ -11,7 +11,7 @@
 //!
 //! [`EmbeddedDriver::time_inside`] is the time spent here, for benches that want to know what the rest costs.
 
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::description::Machine;
 pub use super::machine::KernelObject;
-use super::machine::{Answer, Faults, ProcessId, SvmMode, World};
+use super::machine::{Answer, Faults, MemoryId, ProcessId, SvmMode, World};
 use super::memfd::{self, DeviceFile};
 use super::sysfs::Tree;
 use crate::device::TileConfig;
@@ -125,6 +125,23 @@ impl EmbeddedMachine {
     /// is shown at reserved addresses, and host memory).
     pub fn faults<R>(&self, change: impl FnOnce(&mut Faults) -> R) -> R {
         change(&mut self.lock().world.faults)
+    }
+
+    /// Attaches to a dmabuf's memory what a graphics driver would.
+    pub fn set_metadata(&self, dmabuf: BorrowedFd<'_>, metadata: &[u8]) -> Result<(), Errno> {
+        let mut shared = self.lock();
+        match here::device_file(dmabuf.as_raw_fd(), shared.world.nonce()) {
+            Some(DeviceFile::Dmabuf(memory)) => shared.world.set_metadata(MemoryId(memory), metadata),
+            _ => Err(Errno(libc::EBADF)),
+        }
+    }
+
+    /// Everything the simulated kernel holds, for whatever process, as lines: for tests that compare before and after.
+    pub fn holdings(&self) -> Vec<String> {
+        let mut shared = self.lock();
+        let lines = shared.world.holdings();
+        shared.drop_pages();
+        lines
     }
 }
 

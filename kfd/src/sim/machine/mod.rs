@@ -11,7 +11,7 @@
 //! ```
 //! A buffer object is a process's handle on a *memory*; dmabufs and IPC names are further handles on the same memory,
 //! and the last one to go frees it. Files: `setup` (version, apertures, clocks), `memory` (objects and mappings),
-//! `share` (dmabuf, IPC), `svm`, `event`, `queue`, `fault`.
+//! `share` (dmabuf, IPC), `svm`, `event`, `queue`, `fault`, `holdings` (all of it, for tests).
 //!
 //! What is simplified: handles are not used twice; userptr ranges need only be readable; the SVM ranges of memory
 //! that was unmapped are found out late (no one tells this kernel of munmap).
@@ -34,6 +34,7 @@ use crate::uapi;
 
 mod event;
 mod fault;
+mod holdings;
 mod memory;
 mod process;
 mod queue;

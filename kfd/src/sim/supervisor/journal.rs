@@ -2,7 +2,8 @@
 //!
 //! `{"n":7,"pid":120,"tid":120,"call":"alloc","in":{"va_addr":"0x7f…","size":"0x4000",…},"out":{…},"result":"ok"}`.
 //! `in` holds the argument as the caller gave it, `out` the fields that were changed; arrays that an argument points
-//! to follow as `gpus` or `attributes`. Numbers are hexadecimal strings, as in the rest of this project's JSON.
+//! to follow as `gpus` or `attributes`. Where `mmap` is to be struck, every one is logged: `ok` is then all that was not,
+//! whatever the kernel answers. Numbers are hexadecimal strings, as in the rest of this project's JSON.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};

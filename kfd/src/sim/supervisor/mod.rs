@@ -300,15 +300,17 @@ impl Supervisor {
         let Ok(process) = self.tasks.get(call.tid).map(|task| task.process) else {
             return self.listener.go_on(call.id);
         };
-        let fault = if self.processes.is_guest(process) { self.world.faults.strike("mmap") } else { None };
+        if !self.processes.is_guest(process) {
+            return self.listener.go_on(call.id);
+        }
+        let fault = self.world.faults.strike("mmap");
+        if let Some(journal) = &mut self.journal {
+            // What the kernel answers to one that goes on is not known here.
+            let detail = json!({ "length": format!("{:#x}", call.arguments[1]) });
+            journal.line(process, call.tid, "mmap", detail, fault.map_or(Ok(()), Err));
+        }
         match fault {
-            Some(error) => {
-                self.listener.answer(call.id, Err(error));
-                if let Some(journal) = &mut self.journal {
-                    let detail = json!({ "length": format!("{:#x}", call.arguments[1]) });
-                    journal.line(process, call.tid, "mmap", detail, Err(error));
-                }
-            }
+            Some(error) => self.listener.answer(call.id, Err(error)),
             None => self.listener.go_on(call.id),
         }
     }
