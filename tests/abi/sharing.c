@@ -40,6 +40,16 @@ static void take_over(const HsaSharedMemoryHandle *handle) {
     EXPECT(SUCCESS, hsaKmtRegisterSharedHandle(handle, &one, &size));
     EXPECT(SUCCESS, hsaKmtRegisterSharedHandleToNodes(handle, &two, &size, 1, nodes));
     EXPECT(INVALID_PARAMETER, hsaKmtRegisterSharedHandleToNodes(handle, &two, &size, 0, nodes));
+    /* No array of some nodes is refused, and leaves nothing; no array of no nodes registers to none in particular. */
+    void *none = (void *)5;
+    size = 7;
+    EXPECT(INVALID_PARAMETER, hsaKmtRegisterSharedHandleToNodes(handle, &none, &size, 1, NULL));
+    SAME(5, none);
+    SAME(7, size);
+    EXPECT(SUCCESS, hsaKmtRegisterSharedHandleToNodes(handle, &none, &size, 0, NULL));
+    SAME(HSA_POINTER_REGISTERED_SHARED, query(none).Type);
+    SAME(0, query(none).NRegisteredNodes);
+    EXPECT(SUCCESS, hsaKmtDeregisterMemory(none));
     EXPECT(INVALID_PARAMETER, hsaKmtRegisterSharedHandle(NULL, &one, &size));
     EXPECT(INVALID_PARAMETER, hsaKmtRegisterSharedHandle(handle, NULL, &size));
     EXPECT(INVALID_PARAMETER, hsaKmtRegisterSharedHandle(handle, &one, NULL));

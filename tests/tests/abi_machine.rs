@@ -70,6 +70,11 @@ fn memory_of_others() {
 }
 
 #[test]
+fn one_node_of_an_apu_is_not_looked_at() {
+    run("one_node_of_an_apu_is_not_looked_at", &["--preset", "apu"], "one_node.c");
+}
+
+#[test]
 fn case_81_contexts_share_nothing_but_the_topology() {
     run("case_81_contexts_share_nothing_but_the_topology", &["--svm", "off"], "contexts.c");
 }
