@@ -1,4 +1,5 @@
 //! What the proofs share.
+pub mod all_or_nothing;
 pub mod contract;
 pub mod install;
 pub mod layout;
