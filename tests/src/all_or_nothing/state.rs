@@ -34,10 +34,10 @@ impl State {
         self.lines.push(line);
     }
 
-    /// Without the lines that start or go on like one of `words`.
+    /// Without the lines that start like the first of a pair and hold the second.
     #[must_use]
-    pub fn without(mut self, words: &[&str]) -> State {
-        self.lines.retain(|line| !words.iter().any(|word| line.contains(word)));
+    pub fn without(mut self, pairs: &[(&str, &str)]) -> State {
+        self.lines.retain(|line| !pairs.iter().any(|(start, word)| line.starts_with(start) && line.contains(word)));
         self
     }
 

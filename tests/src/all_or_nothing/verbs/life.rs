@@ -9,9 +9,9 @@ use super::super::bench::{Bench, Given, PAGE};
 use super::super::setting::Setting;
 use super::{CPU, Verb};
 
-/// What of a set-up the kernel keeps: its own settings of each GPU, and (the real channel) the render nodes it knows
-/// them by.
-const KEPT: &[&str] = &["set GPU", "kfd-sim.", "/dev/dri"];
+/// What of a set-up stays: the kernel's settings of each GPU, and (of the real channel) the render nodes that it knows
+/// them by. A GPU acquired through one opening of its render node is refused to another.
+const KEPT: &[(&str, &str)] = &[("kernel: process", "set GPU"), ("file: ", ".render.")];
 
 pub(super) fn verbs(setting: &Setting) -> Vec<Verb> {
     let gpus = setting.gpus as u64;

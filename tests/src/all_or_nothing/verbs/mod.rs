@@ -31,8 +31,8 @@ pub struct Verb {
     pub points: Vec<(&'static str, u64)>,
     /// The same, of the machine in this process only.
     pub embedded: Vec<(&'static str, u64)>,
-    /// Lines of the state that a failed call may change: what no call can take back.
-    pub stays: &'static [&'static str],
+    /// Lines of the state that a failed call may change, how they start and what they hold: what no call can take back.
+    pub stays: &'static [(&'static str, &'static str)],
     /// Makes what it needs.
     pub prepare: Prepare,
     /// The verb.
