@@ -18,7 +18,7 @@ const NEVER_FAIL: &[&str] = &["close", "close secondary"];
 
 #[test]
 fn pinned_every_call_behind_system_calls() {
-    strike_all("mmap", "pinned_every_call_behind_system_calls", 200, |_| true);
+    strike_all("mmap", "pinned_every_call_behind_system_calls", 185, |_| true);
 }
 
 #[test]

@@ -139,16 +139,12 @@ impl Bench {
         self.machine.as_ref()
     }
 
-    /// Closes everything. What is left is what was there before [`Bench::start`]; behind system calls, where reading it
-    /// takes long, the topology stays.
+    /// Closes everything. What is left is what was there before [`Bench::start`], and the topology: reading it takes long.
     pub fn clear_away(self) {
         for context in self.secondary.take() {
             let _ = context.close_secondary();
         }
         while self.context.close().is_ok() {}
-        if self.machine.is_some() {
-            self.context.release_system_properties();
-        }
         for (start, size) in self.memory.take() {
             // SAFETY: mapped by `large_memory`; all objects that knew of it are closed.
             unsafe { munmap(start as *mut _, size) }.expect("it was mapped");

@@ -59,7 +59,7 @@ fn faults() -> impl Iterator<Item = Fault> {
     whole.chain(parts)
 }
 
-/// How often a fault of each kind of call struck a verb; a map or unmap that stops half-way counts as [`PART`].
+/// How often a fault of each kind of call struck a verb; a map or unmap that stops half-way counts as "part".
 pub type Struck = BTreeMap<&'static str, u64>;
 
 /// What maps and unmaps that stop half-way are counted as.

@@ -22,6 +22,11 @@ pub(super) fn verbs(setting: &Setting) -> Vec<Verb> {
         bench.context.release_system_properties();
         bench.open().map(|()| Given::default())
     };
+    // Without a topology an opening makes no apertures.
+    let unknown = |bench: &Bench| {
+        bench.context.release_system_properties();
+        Ok(Given::default())
+    };
     let furnish = |bench: &Bench| bench.furnish().map(|()| Given::default());
     let mut acquire =
         Verb::new("acquire", &set_up, open, |bench, _| bench.context.acquire_system_properties().map(drop));
@@ -33,7 +38,7 @@ pub(super) fn verbs(setting: &Setting) -> Vec<Verb> {
     };
     let unmapped = if setting.dgpu() { 2 } else { 0 };
     let mut verbs = vec![
-        Verb::new("open", &[("open", 1), ("version", 1)], |_| Ok(Given::default()), |bench, _| bench.open()),
+        Verb::new("open", &[("open", 1), ("version", 1)], unknown, |bench, _| bench.open()),
         acquire,
         Verb::new("open again", &with(&[("open", 1), ("version", 1)]), closed, |bench, _| bench.open()),
         Verb::new("close", &[("unmap", unmapped), ("free", unmapped)], furnish, |bench, _| bench.context.close()),
