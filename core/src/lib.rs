@@ -74,6 +74,8 @@ pub mod objects;
 pub mod pool;
 #[allow(unsafe_code)]
 pub mod reader;
+#[allow(unsafe_code)]
+pub mod recent;
 pub mod record;
 #[allow(unsafe_code)]
 pub mod registry;

@@ -95,11 +95,18 @@ impl Context {
     #[doc(alias = "hsaKmtQueryPointerInfo")]
     #[inline(always)]
     pub fn query_pointer<T>(self, address: usize, answer: impl FnOnce(PointerInfo<'_>) -> T) -> Result<T> {
-        let Some(_inside) = thread::enter() else { return self.query_locked(address, answer) };
-        // SAFETY: `_inside` keeps this thread in the domain of all registries until the end of this function, and the
-        // snapshot is not used past it.
-        let snapshot = unsafe { self.shelf.registry.current() };
-        Ok(answer(snapshot.ok_or(Error::NotOpened)?.query_pointer(address)))
+        thread::mine(|mine| {
+            let Some(_inside) = mine.enter() else { return self.query_locked(address, answer) };
+            // SAFETY: `_inside` keeps this thread in the domain of all registries until the end of this closure, and the
+            // snapshot is not used past it.
+            let snapshot = unsafe { self.shelf.registry.current() }.ok_or(Error::NotOpened)?;
+            if self.index > 0 {
+                return Ok(answer(snapshot.query_pointer(address)));
+            }
+            // SAFETY: the thread's memory is for the primary context's registry alone, of which a process has one; a
+            // forked child's thread has forgotten (`thread::claim`) before it comes here.
+            Ok(answer(unsafe { snapshot.query_recent(address, &mine.recent) }))
+        })
     }
 
     /// The way of a thread that found all slots taken: the writer's lock keeps the newest version where it is. Blocking.

@@ -17,12 +17,20 @@ use std::time::Duration;
 
 use hsakmt_core::epoch::slots::{self, Inside, Slot};
 use hsakmt_core::epoch::{Domain, Grace};
+use hsakmt_core::recent::Recent;
 
 use crate::shared::{Membarrier, SHARED, SLOTS};
 
+/// What a thread has here.
+pub(crate) struct Mine {
+    /// Its slot, or one that is nobody's.
+    slot: Cell<&'static Slot>,
+    /// What it asked the primary context for.
+    pub(crate) recent: Recent,
+}
+
 thread_local! {
-    /// This thread's slot, or one that is nobody's.
-    static MINE: Cell<&'static Slot> = const { Cell::new(&NOBODYS) };
+    static MINE: Mine = const { Mine { slot: Cell::new(&NOBODYS), recent: Recent::new() } };
 }
 
 /// Owned by no thread: what a thread without a slot points to.
@@ -81,15 +89,23 @@ impl Grace for Periods {
     }
 }
 
-/// Takes the calling thread inside the domain; `None` when all slots are taken. Wait-free but for a thread's first.
+/// Shows `then` what the calling thread has.
 #[inline(always)]
-pub(crate) fn enter() -> Option<Inside<'static>> {
-    let (slot, me) = MINE.with(|mine| (mine.get(), std::ptr::from_ref(mine).addr()));
-    let slot = if slot.is_owned_by(me) { slot } else { claim(me)? };
-    // SAFETY: the slot was claimed under this thread's own number, the address of its thread-local, so no other thread
-    // is here; `Inside` values of a thread live within one call each, and a signal handler's call ends before the call
-    // it interrupted.
-    Some(unsafe { SHARED.slots.enter_slot(slot) })
+pub(crate) fn mine<T>(then: impl FnOnce(&Mine) -> T) -> T {
+    MINE.with(then)
+}
+
+impl Mine {
+    /// Takes the calling thread inside the domain; `None` when all slots are taken. Wait-free but for a thread's first.
+    #[inline(always)]
+    pub(crate) fn enter(&self) -> Option<Inside<'static>> {
+        let (slot, me) = (self.slot.get(), std::ptr::from_ref(self).addr());
+        let slot = if slot.is_owned_by(me) { slot } else { claim(me)? };
+        // SAFETY: the slot was claimed under this thread's own number, the address of its thread-local, so no other thread
+        // is here; `Inside` values of a thread live within one call each, and a signal handler's call ends before the call
+        // it interrupted.
+        Some(unsafe { SHARED.slots.enter_slot(slot) })
+    }
 }
 
 /// The calling thread's number: the address of its thread-local, which no other living thread has.
@@ -105,7 +121,11 @@ extern "C" fn claim(me: usize) -> Option<&'static Slot> {
     // A fork must never find a slot that it does not wipe.
     SHARED.prepare();
     let slot = SHARED.slots.claim(me)?;
-    MINE.with(|mine| mine.set(slot));
+    MINE.with(|mine| {
+        mine.slot.set(slot);
+        // Perhaps another process: what its parent knew is not about its own objects.
+        mine.recent.forget();
+    });
     if let Some(key) = exit_key() {
         // SAFETY: the key was made below and is never deleted; the value is not dereferenced as what it points to.
         unsafe { libc::pthread_setspecific(key, std::ptr::without_provenance_mut::<c_void>(me)) };
@@ -141,7 +161,7 @@ fn exit_key() -> Option<libc::pthread_key_t> {
 extern "C" fn leave(me: *mut c_void) {
     let me = me.addr();
     MINE.with(|mine| {
-        let slot = mine.replace(&NOBODYS);
+        let slot = mine.slot.replace(&NOBODYS);
         SHARED.slots.release(slot, me);
     });
 }
@@ -154,14 +174,14 @@ mod tests {
     fn slots_come_back_when_threads_end_and_run_out_aloud() {
         for _ in 0..10 {
             std::thread::scope(|scope| {
-                let inside: Vec<_> = (0..4).map(|_| scope.spawn(|| enter().is_some())).collect();
+                let inside: Vec<_> = (0..4).map(|_| scope.spawn(|| mine(|mine| mine.enter().is_some()))).collect();
                 assert!(inside.into_iter().all(|thread| thread.join().unwrap()));
             });
         }
         let barrier = std::sync::Barrier::new(SLOTS + 4);
         let got = std::thread::scope(|scope| {
             let hold = || {
-                let got = enter().is_some();
+                let got = mine(|mine| mine.enter().is_some());
                 barrier.wait();
                 got
             };

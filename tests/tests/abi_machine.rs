@@ -60,6 +60,11 @@ fn case_79_a_fork_at_any_moment_leaves_the_child_a_library_that_opens() {
 }
 
 #[test]
+fn a_forked_child_knows_nothing_of_what_its_parent_asked() {
+    run("a_forked_child_knows_nothing_of_what_its_parent_asked", &["--svm", "off"], "fork_recent.c");
+}
+
+#[test]
 fn case_44_an_allocator_that_calls_back_waits_for_nobody() {
     run("case_44_an_allocator_that_calls_back_waits_for_nobody", &["--svm", "off"], "reenter.c");
 }

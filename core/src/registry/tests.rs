@@ -10,6 +10,7 @@ use crate::flags::MemFlags;
 use crate::info::{PointerInfo, PointerType};
 use crate::node::NodeId;
 use crate::pool::Heap;
+use crate::recent::Recent;
 use crate::record::ObjectId;
 
 const PAGE: PageSize = PageSize::FOUR_KIB;
@@ -117,6 +118,7 @@ proptest! {
         writer.set_layout(layout(mmap)).unwrap();
         let mut twin = Twin { mmap, ..Twin::default() };
         let mut reader = readers.reader().unwrap();
+        let recent = Recent::new();
         let mut session = reader.session();
         for (id, step) in (0u32..).zip(&steps) {
             match *step {
@@ -162,6 +164,14 @@ proptest! {
             for address in edges.chain([0, 1, usize::MAX, usize::MAX - 1, HOST]) {
                 let found = session.snapshot().unwrap().object_at(address).map(|r| r.id.0);
                 prop_assert_eq!(found, twin.query(address), "at {:#x}", address);
+            }
+            let snapshot = session.snapshot().unwrap();
+            for address in twin.objects.iter().flat_map(|(_, r)| [r.start, r.start + r.size / 2, r.cpu, r.cpu + 1, r.start]) {
+                // SAFETY: `recent` knows this registry only.
+                let again = unsafe { snapshot.query_recent(address, &recent) };
+                let walked = snapshot.query_pointer(address);
+                prop_assert_eq!((again.kind, again.gpu_address, again.size), (walked.kind, walked.gpu_address, walked.size));
+                prop_assert_eq!(again.user_data, walked.user_data);
             }
             let asked: Vec<usize> = twin.objects.iter().flat_map(|(_, r)| [r.start, r.cpu, r.start + r.size]).collect();
             let mut many = std::vec![PointerInfo::UNKNOWN; asked.len()];

@@ -1,0 +1,141 @@
+//! What a reader asked for last: a few places, private to it, that answer a repeated question without the walk.
+//!
+//! Programs ask about the same few buffers again and again (once per message, on every free), or about all of them in no
+//! order. The first kind is answered here in a third of the time. The second would pay for looking and noting in vain:
+//! after [`PATIENCE`] misses in a row a reader walks straight for the next [`IDLE`] questions.
+//!
+//! In: a snapshot and an address. Out: the same answer as the walk's. A place names a record and the generation that it
+//! is of; in another generation what it points to is nobody's business and is not touched. Only objects that answer for
+//! all of their addresses are noted: none while a userptr, which may lie over a part of one, is registered. What never
+//! happens: a store outside the reader's own memory, or a search: an address has one place.
+//!
+//! A signal handler of the reader's thread may ask in the middle of a question, so a place is two words that are right
+//! in any mixture that order allows:
+//!
+//! | atomic | stores | loads | what holds |
+//! |---|---|---|---|
+//! | `record` | `note`, before `generation` | `recall`, after `generation` | a record at least as new as the generation read: kept alive by the guard that keeps that generation |
+//! | `generation` | `note`, after `record` | `recall`, before `record` | one thread, so program order is enough: compiler fences |
+
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering, compiler_fence};
+
+use crate::info::PointerInfo;
+use crate::record::Record;
+use crate::snapshot::Snapshot;
+
+/// Places; a power of two. Enough that a dozen buffers rarely share one.
+const PLACES: usize = 64;
+
+/// Addresses that share their upper bits share a place.
+const GRANULE: u32 = 14;
+
+/// Misses in a row before looking here is given up for a while.
+const PATIENCE: u32 = if cfg!(test) { 40 } else { 16 };
+
+/// How long, in questions.
+const IDLE: u32 = if cfg!(test) { 2 } else { 64 };
+
+/// One reader's last answers. 1 KiB on a 64-bit machine.
+#[derive(Debug)]
+pub struct Recent {
+    /// Questions left that are not looked up here.
+    idle: AtomicU32,
+    /// Misses left before that.
+    patience: AtomicU32,
+    places: [Place; PLACES],
+}
+
+/// A record, and the generation it is of. Null: nothing is noted.
+#[derive(Debug)]
+struct Place {
+    generation: AtomicUsize,
+    record: AtomicPtr<Record>,
+}
+
+impl Place {
+    const fn nothing() -> Place {
+        Place { generation: AtomicUsize::new(0), record: AtomicPtr::new(core::ptr::null_mut()) }
+    }
+}
+
+impl Default for Recent {
+    fn default() -> Recent {
+        Recent::new()
+    }
+}
+
+impl Recent {
+    /// Nothing was asked.
+    pub const fn new() -> Recent {
+        Recent { idle: AtomicU32::new(0), patience: AtomicU32::new(1), places: [const { Place::nothing() }; PLACES] }
+    }
+
+    /// Nothing is known any more: for a reader that changes its registry, or finds itself in a forked child.
+    pub fn forget(&self) {
+        self.places.iter().for_each(|place| place.record.store(core::ptr::null_mut(), Ordering::Relaxed));
+    }
+
+    /// Where an address has its place: the upper bits of a product (Fibonacci hashing).
+    #[inline(always)]
+    fn place(&self, address: usize) -> &Place {
+        let product = (address >> GRANULE).wrapping_mul(0x9e37_79b9_7f4a_7c15_u64 as usize);
+        &self.places[(product >> (usize::BITS - PLACES.ilog2())) & (PLACES - 1)]
+    }
+}
+
+impl Snapshot {
+    /// [`Snapshot::query_pointer`], through the memory of what was asked before. Wait-free.
+    ///
+    /// # Safety
+    /// Since it was new or forgot, `recent` has been given to snapshots of one registry only, by one thread (and its
+    /// signal handlers) of this process.
+    #[inline(always)]
+    pub unsafe fn query_recent(&self, address: usize, recent: &Recent) -> PointerInfo<'_> {
+        let idle = recent.idle.load(Ordering::Relaxed);
+        if idle > 0 {
+            recent.idle.store(idle - 1, Ordering::Relaxed);
+            return self.query_pointer(address);
+        }
+        // SAFETY: by contract.
+        if let Some(record) = unsafe { self.recall(address, recent) } {
+            recent.patience.store(PATIENCE, Ordering::Relaxed);
+            return self.info(record);
+        }
+        self.query_and_note(address, recent).map_or(PointerInfo::UNKNOWN, |record| self.info(record))
+    }
+
+    /// The noted object that holds `address`.
+    ///
+    /// # Safety
+    /// As for [`Snapshot::query_recent`].
+    #[inline(always)]
+    unsafe fn recall(&self, address: usize, recent: &Recent) -> Option<&Record> {
+        let place = recent.place(address);
+        if place.generation.load(Ordering::Relaxed) != self.generation() {
+            return None;
+        }
+        compiler_fence(Ordering::Acquire);
+        // SAFETY: a place of this generation of this registry (contract; no two of its snapshots have the same) names null
+        // or a record of this snapshot - or of a newer one, if a handler noted it just now; the caller's guard, which
+        // keeps this snapshot, keeps everything newer too.
+        let record = unsafe { place.record.load(Ordering::Relaxed).as_ref() }?;
+        (address.wrapping_sub(record.start) < record.size).then_some(record)
+    }
+
+    /// The walk, noted. Like all calls of the read path it promises not to unwind.
+    #[inline(never)]
+    extern "C" fn query_and_note(&self, address: usize, recent: &Recent) -> Option<&Record> {
+        match recent.patience.load(Ordering::Relaxed).checked_sub(1) {
+            Some(left) => recent.patience.store(left, Ordering::Relaxed),
+            None => recent.idle.store(IDLE, Ordering::Relaxed),
+        }
+        let record = self.object_at(address)?;
+        if self.layout().direct().contains(address) && self.userptrs().top().is_none() {
+            let place = recent.place(address);
+            place.record.store(core::ptr::from_ref(record).cast_mut(), Ordering::Relaxed);
+            compiler_fence(Ordering::Release);
+            place.generation.store(self.generation(), Ordering::Relaxed);
+        }
+        Some(record)
+    }
+}
