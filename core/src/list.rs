@@ -171,10 +171,11 @@ impl Lists {
         }
     }
 
-    /// Ends waiting lists whose time has come; looks at most at `limit`.
+    /// Ends waiting lists whose time has come; looks at most at `limit`, and at each once.
     pub(crate) fn reclaim(&mut self, generation: usize, epoch: usize, limit: usize, memory: &mut impl Memory) {
+        let mut first_kept = None;
         for _ in 0..limit {
-            let Some(own) = NonNull::new(self.waiting_first) else { return };
+            let Some(own) = NonNull::new(self.waiting_first).filter(|own| Some(*own) != first_kept) else { return };
             // SAFETY: a waiting list is alive; its own part is the writer's.
             let state = unsafe { own.read() };
             let old = generation.wrapping_sub(state.generation) >= KEEP_PUBLISHES
@@ -183,9 +184,9 @@ impl Lists {
             if state.count == 0 && old {
                 self.end(own, memory);
             } else if state.count == 0 {
-                // Too early. To the end of the queue, so that one that keeps coming back never holds up the rest.
+                // Too early. To the end of the queue: one that keeps coming back never holds up the rest.
                 self.enqueue(own);
-                return;
+                first_kept.get_or_insert(own);
             }
         }
     }
@@ -343,6 +344,25 @@ mod tests {
         let small_before = lists.small.available();
         assert_eq!(intern(&mut lists, &[7]).ids(), [7], "takes the slot that b gave back");
         assert_eq!(lists.small.available(), small_before - 1);
+        // SAFETY: no list is used after this.
+        unsafe { lists.dissolve(&mut Heap) };
+    }
+
+    #[test]
+    fn a_list_that_keeps_coming_back_holds_nobody_up() {
+        let mut lists = Lists::new();
+        let popular = intern(&mut lists, &[1]);
+        lists.release(popular, 0, 0);
+        for id in 2..50 {
+            let list = intern(&mut lists, &[id]);
+            lists.release(list, 0, 0);
+        }
+        let before = lists.small.available();
+        let now = KEEP_PUBLISHES;
+        assert_eq!(intern(&mut lists, &[1]), popular);
+        lists.release(popular, now, KEEP_EPOCHS);
+        lists.reclaim(now, KEEP_EPOCHS, 100, &mut Heap);
+        assert_eq!(lists.small.available(), before + 48, "all but the popular one");
         // SAFETY: no list is used after this.
         unsafe { lists.dissolve(&mut Heap) };
     }

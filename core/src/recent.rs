@@ -9,15 +9,16 @@
 //! all of their addresses are noted: none while a userptr, which may lie over a part of one, is registered. What never
 //! happens: a store outside the reader's own memory, or a search: an address has one place.
 //!
-//! A signal handler of the reader's thread may ask in the middle of a question, so a place is two words that are right
-//! in any mixture that order allows:
+//! A signal handler of the reader's thread may ask in the middle of a question. It notes nothing in the middle of a note
+//! (`noting`), and a place is two words that are right in any mixture that is left:
 //!
 //! | atomic | stores | loads | what holds |
 //! |---|---|---|---|
-//! | `record` | `note`, before `generation` | `recall`, after `generation` | a record at least as new as the generation read: kept alive by the guard that keeps that generation |
-//! | `generation` | `note`, after `record` | `recall`, before `record` | one thread, so program order is enough: compiler fences |
+//! | `record` | `query_and_note`, before `generation` | `recall`, after `generation` | a record of the generation read, or of a newer one: the guard that keeps that generation keeps both |
+//! | `generation` | `query_and_note`, after `record` | `recall`, before `record` | one thread, so program order is enough: compiler fences |
+//! | `noting` | around both | `query_and_note` | no handler comes between them with a newer pair |
 
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering, compiler_fence};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering, compiler_fence};
 
 use crate::info::PointerInfo;
 use crate::record::Record;
@@ -42,6 +43,8 @@ pub struct Recent {
     idle: AtomicU32,
     /// Misses left before that.
     patience: AtomicU32,
+    /// A place is being written.
+    noting: AtomicBool,
     places: [Place; PLACES],
 }
 
@@ -67,7 +70,12 @@ impl Default for Recent {
 impl Recent {
     /// Nothing was asked.
     pub const fn new() -> Recent {
-        Recent { idle: AtomicU32::new(0), patience: AtomicU32::new(1), places: [const { Place::nothing() }; PLACES] }
+        Recent {
+            idle: AtomicU32::new(0),
+            patience: AtomicU32::new(1),
+            noting: AtomicBool::new(false),
+            places: [const { Place::nothing() }; PLACES],
+        }
     }
 
     /// Nothing is known any more: for a reader that changes its registry, or finds itself in a forked child.
@@ -130,11 +138,16 @@ impl Snapshot {
             None => recent.idle.store(IDLE, Ordering::Relaxed),
         }
         let record = self.object_at(address)?;
-        if self.layout().direct().contains(address) && self.userptrs().top().is_none() {
+        let whole = self.layout().direct().contains(address) && self.userptrs().top().is_none();
+        if whole && !recent.noting.load(Ordering::Relaxed) {
             let place = recent.place(address);
+            recent.noting.store(true, Ordering::Relaxed);
+            compiler_fence(Ordering::SeqCst);
             place.record.store(core::ptr::from_ref(record).cast_mut(), Ordering::Relaxed);
-            compiler_fence(Ordering::Release);
+            compiler_fence(Ordering::SeqCst);
             place.generation.store(self.generation(), Ordering::Relaxed);
+            compiler_fence(Ordering::SeqCst);
+            recent.noting.store(false, Ordering::Relaxed);
         }
         Some(record)
     }

@@ -133,6 +133,7 @@ impl<D: Domain> Registry<D> {
             opened: false,
             retired: Retired::new(),
             waiting: None,
+            reclaimed: self.generation.load(Ordering::Relaxed),
             passed: 0,
         };
         writer.begin(page)?;
@@ -152,6 +153,8 @@ pub struct Writer<'r, D: Domain + 'r, M: Memory> {
     opened: bool,
     retired: Retired,
     waiting: Option<(usize, Retired)>,
+    /// The generation at which memory was last asked back.
+    reclaimed: usize,
     /// Grace periods that have passed.
     passed: usize,
 }

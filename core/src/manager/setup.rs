@@ -293,7 +293,7 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
     }
 
     /// The last close: readers are told first, then every object goes, then the address space. Nothing stops it; what a
-    /// driver refuses here ends with its file.
+    /// driver refuses here ends with the kernel's process.
     #[doc(alias = "hsaKmtCloseKFD")]
     pub fn tear_down(&mut self) {
         self.writer.close();

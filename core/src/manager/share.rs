@@ -149,8 +149,9 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
             return Err(Error::Failed);
         };
         let show = HostMap::Device { gpu, offset, access: true };
-        let visible = offset != 0 && Self::cpu_accessible(aperture);
-        if visible && self.driver.host_map(start, size, show).is_err() {
+        // What the CPU could see must be shown to it, and a name or an old APU's aperture is no place for that.
+        let shown = |device: &mut V| Self::cpu_accessible(aperture) && device.host_map(start, size, show).is_ok();
+        if offset != 0 && !shown(&mut self.driver) {
             let _ = self.driver.free(handle);
             self.give(aperture, start, size);
             return Err(Error::Failed);

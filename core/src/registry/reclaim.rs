@@ -22,7 +22,7 @@ pub const BATCH: usize = if cfg!(test) { 8 } else { 1024 };
 pub const MAX_WAITING: usize = 32 * BATCH;
 
 /// Publishes between two questions whether there is any reader: the question costs as much as a small edit.
-const HANDFUL: usize = if cfg!(test) { 1 } else { 8 };
+const HANDFUL: usize = if cfg!(test) { 2 } else { 8 };
 
 /// What versions are made of, by size class.
 pub(super) struct Pools {
@@ -135,15 +135,16 @@ impl<D: Domain, M: Memory> Writer<'_, D, M> {
         Err(Error::ReadersStalled)
     }
 
-    /// Reclaims once per [`HANDFUL`] publishes; each retires one snapshot.
+    /// Reclaims once per [`HANDFUL`] publishes.
     fn reclaim_at_times(&mut self) {
-        if self.retired.snapshots.len().is_multiple_of(HANDFUL) {
+        if self.snapshot().generation.wrapping_sub(self.reclaimed) >= HANDFUL {
             self.reclaim();
         }
     }
 
     /// Takes back what has waited long enough, and starts the next period when a batch is full.
     fn reclaim(&mut self) {
+        self.reclaimed = self.snapshot().generation;
         if self.grace.alone() {
             return self.reclaim_all();
         }

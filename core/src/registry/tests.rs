@@ -328,11 +328,19 @@ fn a_reader_that_stands_still_stops_writes_not_readers() {
 
 #[test]
 fn a_steady_state_takes_no_memory() {
+    // Verbs that publish twice after one reserve, after an even and an odd number of publishes.
+    (0..2).for_each(steady_after);
+}
+
+fn steady_after(publishes: usize) {
     let mut registry = Registry::new();
     let (mut writer, _) = registry.split(PAGE, Heap).unwrap();
     writer.set_layout(layout(true)).unwrap();
     for n in 0..200usize {
         writer.insert(Aperture::Svm, object(n as u32, slot_address(n, false), 0x1000)).unwrap();
+    }
+    for n in 0..publishes {
+        writer.replace(Aperture::Svm, object(n as u32, slot_address(n, false), 0x1000)).unwrap();
     }
     let mut turn = |n: usize| {
         writer.reserve(2).unwrap();

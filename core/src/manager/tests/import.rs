@@ -94,6 +94,13 @@ fn case_67_share_and_import() {
     assert_eq!(other.ledger.len(), 5, "case 70: each import is an object of its own");
     assert_eq!((other.deregister(address), query(&other, address)), (Ok(()), None));
     assert_eq!(other.ledger.len(), 4);
+    // Memory the CPU could see goes nowhere where the CPU cannot look; other memory does.
+    let before = state(&other);
+    let nowhere = SharedHandle { aperture: SharedHandle::MEM_HANDLE, ..handle };
+    assert_eq!(other.import_shared(nowhere, None), Err(Error::Failed));
+    assert_same(&before, &state(&other), "an import that the CPU should see");
+    other.driver.ipc_offset = 0;
+    assert!(other.import_shared(nowhere, None).is_ok());
     check(&other);
 }
 
