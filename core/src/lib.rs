@@ -22,7 +22,7 @@
 //! | `tree`, `userptr` | a persistent B+ tree; the second index, whose intervals overlap |
 //! | [`snapshot`], `lookup`, `many` | everything at one instant, THE READ PATH, and many look-ups side by side |
 //! | [`epoch`] | when retired memory may be reused: crossbeam-epoch, or fixed reader slots |
-//! | [`pool`] | where memory comes from |
+//! | [`pool`], `primitive` | where memory comes from; the one door to atomics |
 //! | [`registry`], [`reader`] | one writer, many readers, the single store that connects them |
 //! | [`objects`] | the write side for whoever keeps their own books |
 //! | [`driver`] | what a device must answer |
@@ -49,7 +49,7 @@
 
 #[cfg(feature = "alloc")]
 extern crate alloc;
-#[cfg(test)]
+#[cfg(any(test, loom))]
 extern crate std;
 
 pub mod address;
@@ -72,6 +72,11 @@ pub mod node;
 pub mod objects;
 #[allow(unsafe_code)]
 pub mod pool;
+#[cfg(loom)]
+#[allow(unsafe_code)]
+pub mod primitive;
+#[cfg(not(loom))]
+mod primitive;
 #[allow(unsafe_code)]
 pub mod reader;
 #[allow(unsafe_code)]

@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::pool::{Memory, Pool};
 
 /// Publishes that a list without holders keeps its bytes for.
-pub const KEEP_PUBLISHES: usize = if cfg!(test) { 64 } else { 4096 };
+pub const KEEP_PUBLISHES: usize = if cfg!(any(test, loom)) { 64 } else { 4096 };
 
 /// Grace periods that a list without holders keeps its bytes for.
 pub const KEEP_EPOCHS: usize = 2;

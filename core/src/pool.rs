@@ -56,6 +56,27 @@ unsafe impl Memory for Heap {
 struct Slot<T> {
     value: MaybeUninit<T>,
     link: *mut Slot<T>,
+    /// In models: told of every reading and every reuse.
+    #[cfg(loom)]
+    watch: crate::primitive::Watch,
+}
+
+/// In models: makes a slot's watch.
+#[cfg(loom)]
+fn watch<T>(slot: NonNull<Slot<T>>) {
+    // SAFETY: `grow` gives a slot inside a block that is its own.
+    let watch = unsafe { &raw mut (*slot.as_ptr()).watch };
+    // SAFETY: as above.
+    unsafe { watch.write(crate::primitive::Watch::new()) };
+}
+
+/// In models: tells loom that this thread reads a value of a pool.
+#[cfg(loom)]
+#[track_caller]
+pub(crate) fn reading<T>(value: *const T) {
+    let slot = NonNull::new(value.cast_mut()).map(|value| value.cast::<Slot<T>>());
+    // SAFETY: callers give what a version points to, or null: a value of a pool's slot, made by `grow`.
+    slot.into_iter().for_each(|slot| unsafe { slot.as_ref() }.watch.read());
 }
 
 /// Slots strung together; keeps both ends, so that two chains join in one step.
@@ -107,12 +128,16 @@ impl<T> Chain<T> {
     }
 
     /// Overwrites every value: in tests a reader that still looks at one finds nonsense.
-    #[cfg(test)]
+    #[cfg(any(test, loom))]
+    #[track_caller]
     fn poison(&mut self) {
         let mut here = self.head;
         while let Some(slot) = NonNull::new(here) {
             // SAFETY: a slot of this chain is valid, and its grace period has passed: nobody reads its value.
             unsafe { slot.as_ptr().cast::<u8>().write_bytes(0xdd, size_of::<T>()) };
+            #[cfg(loom)]
+            // SAFETY: a slot of this chain is valid, and `grow` made its watch.
+            unsafe { slot.as_ref() }.watch.write();
             // SAFETY: a slot of this chain is valid and its link is the writer's alone.
             here = unsafe { (*slot.as_ptr()).link };
         }
@@ -148,7 +173,11 @@ pub(crate) struct Pool<T> {
 
 impl<T: Copy> Pool<T> {
     /// Slots per block: enough that growing is rare, few enough that a small registry stays small.
-    const PER_BLOCK: usize = if size_of::<Slot<T>>() >= 512 { 16 } else { 64 };
+    const PER_BLOCK: usize = match size_of::<Slot<T>>() {
+        _ if cfg!(loom) => 4,
+        512.. => 16,
+        _ => 64,
+    };
 
     pub(crate) const fn new() -> Pool<T> {
         Pool { free: Chain::new(), blocks: ptr::null_mut() }
@@ -178,6 +207,8 @@ impl<T: Copy> Pool<T> {
         // SAFETY: `first` is within the block.
         let mut slot = unsafe { block.add(first) }.cast::<Slot<T>>();
         for position in 0..Self::PER_BLOCK {
+            #[cfg(loom)]
+            watch(slot);
             // SAFETY: the slot is inside the block, belongs to this pool and is in no chain yet.
             unsafe { self.free.push(slot.cast()) };
             if position + 1 < Self::PER_BLOCK {
@@ -195,8 +226,13 @@ impl<T: Copy> Pool<T> {
     }
 
     /// A slot whose value is stale or never written: the caller writes it before anyone reads it.
+    #[cfg_attr(loom, track_caller)]
     pub(crate) fn take(&mut self) -> Option<NonNull<T>> {
-        self.free.pop()
+        let slot = self.free.pop();
+        #[cfg(loom)]
+        // SAFETY: a slot of this pool is valid, and `grow` made its watch.
+        slot.into_iter().for_each(|slot| unsafe { slot.cast::<Slot<T>>().as_ref() }.watch.write());
+        slot
     }
 
     /// Takes a slot and fills it.
@@ -231,7 +267,7 @@ impl<T: Copy> Pool<T> {
         if chain.head.is_null() {
             return;
         }
-        #[cfg(test)]
+        #[cfg(any(test, loom))]
         chain.poison();
         chain.append(&mut self.free);
         core::mem::swap(chain, &mut self.free);

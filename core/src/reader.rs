@@ -3,11 +3,10 @@
 //! Looking up is a method on the session, and its answers borrow from it: an answer cannot be kept past the guard that
 //! protects it, nor asked of a registry that the guard does not belong to.
 
-use core::sync::atomic::Ordering;
-
 use crate::epoch::Domain;
 use crate::error::{Error, Result};
 use crate::info::PointerInfo;
+use crate::primitive::Ordering;
 use crate::registry::Registry;
 use crate::snapshot::Snapshot;
 
@@ -101,6 +100,8 @@ impl<D: Domain> Session<'_, D> {
     #[inline(always)]
     fn current(&self) -> Result<&Snapshot> {
         let root = self.registry.root.load(Ordering::Acquire);
+        #[cfg(loom)]
+        crate::pool::reading(root);
         // SAFETY: not null means published: initialised before the Release store in `publish`, which this Acquire load
         // pairs with. It was loaded inside the domain, so its memory is not reused while the guard lives, and `&self`
         // borrows the guard.

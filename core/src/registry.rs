@@ -23,7 +23,6 @@ pub use reclaim::{BATCH, MAX_WAITING};
 use reclaim::{Pools, Retired};
 
 use core::ptr::{self, NonNull};
-use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use crate::address::PageSize;
 use crate::aperture::{Aperture, Layout};
@@ -31,6 +30,7 @@ use crate::epoch::{Domain, Grace};
 use crate::error::{Error, Result};
 use crate::list::{List, Lists};
 use crate::pool::Memory;
+use crate::primitive::{AtomicPtr, AtomicUsize, Ordering, const_fn};
 use crate::reader::Readers;
 use crate::record::Record;
 use crate::snapshot::Snapshot;
@@ -65,13 +65,15 @@ impl Default for Registry<crate::epoch::crossbeam::Crossbeam> {
 }
 
 impl<D> Registry<D> {
-    /// A registry whose readers are tracked by `domain`; fit for a `static`.
-    pub const fn with_domain(domain: D) -> Registry<D> {
-        Registry {
-            root: AtomicPtr::new(ptr::null_mut()),
-            generation: AtomicUsize::new(0),
-            writers: AtomicUsize::new(0),
-            domain,
+    const_fn! {
+        /// A registry whose readers are tracked by `domain`; fit for a `static`.
+        pub const fn with_domain(domain: D) -> Registry<D> {
+            Registry {
+                root: AtomicPtr::new(ptr::null_mut()),
+                generation: AtomicUsize::new(0),
+                writers: AtomicUsize::new(0),
+                domain,
+            }
         }
     }
 
@@ -381,5 +383,7 @@ impl<D: Domain, M: Memory> core::fmt::Debug for Writer<'_, D, M> {
     }
 }
 
+#[cfg(all(test, feature = "alloc"))]
+mod stress;
 #[cfg(all(test, feature = "alloc"))]
 mod tests;

@@ -46,7 +46,7 @@ pub unsafe trait Domain: Sync {
 }
 
 /// How often a writer looks again where nothing better than spinning is known.
-const PATIENCE: usize = 10_000;
+const PATIENCE: usize = if cfg!(loom) { 8 } else { 10_000 };
 
 /// The name of a period that could not be started, and so never passes.
 pub const NEVER: usize = usize::MAX;
@@ -61,7 +61,7 @@ pub trait Grace {
 
     /// Lets time pass while a writer at its cap waits for readers; `attempt` counts from 0. Whether it may try again.
     fn pause(&mut self, attempt: usize) -> bool {
-        core::hint::spin_loop();
+        crate::primitive::spin_loop();
         attempt < PATIENCE
     }
 

@@ -22,9 +22,10 @@
 //! | `claim`: fence after the owner | SeqCst | `alone`: fence before looking | a claim against a root stored before |
 
 use core::marker::PhantomData;
-use core::sync::atomic::{AtomicUsize, Ordering, compiler_fence, fence};
+use core::sync::atomic::compiler_fence;
 
 use super::{Domain, Grace, NEVER};
+use crate::primitive::{AtomicUsize, Ordering, const_fn, fence};
 
 /// The two halves of an asymmetric fence.
 ///
@@ -91,9 +92,11 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// A free one. In a static of its own it is nobody's: what a thread without a slot may point to.
-    pub const fn free() -> Slot {
-        Slot { active: AtomicUsize::new(0), owner: AtomicUsize::new(0) }
+    const_fn! {
+        /// A free one. In a static of its own it is nobody's: what a thread without a slot may point to.
+        pub const fn free() -> Slot {
+            Slot { active: AtomicUsize::new(0), owner: AtomicUsize::new(0) }
+        }
     }
 
     /// Whether `owner` claimed it and it has not been taken away since (a fork wipes it).
@@ -102,6 +105,16 @@ impl Slot {
         // Relaxed: a thread asks about its own store.
         self.owner.load(Ordering::Relaxed) == owner
     }
+}
+
+#[cfg(not(loom))]
+const fn all_free<const N: usize>() -> [Slot; N] {
+    [const { Slot::free() }; N]
+}
+
+#[cfg(loom)]
+fn all_free<const N: usize>() -> [Slot; N] {
+    core::array::from_fn(|_| Slot::free())
 }
 
 /// As many slots as [`Slots::alone`] looks at.
@@ -121,9 +134,11 @@ pub struct Slots<const N: usize, B> {
 }
 
 impl<const N: usize, B: Barrier> Slots<N, B> {
-    /// A domain without readers; fit for a `static`.
-    pub const fn new(barrier: B) -> Slots<N, B> {
-        Slots { epoch: AtomicUsize::new(0), used: AtomicUsize::new(0), barrier, slots: [const { Slot::free() }; N] }
+    const_fn! {
+        /// A domain without readers; fit for a `static`.
+        pub const fn new(barrier: B) -> Slots<N, B> {
+            Slots { epoch: AtomicUsize::new(0), used: AtomicUsize::new(0), barrier, slots: all_free() }
+        }
     }
 
     /// The barrier.

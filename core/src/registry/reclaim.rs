@@ -16,13 +16,25 @@ use crate::snapshot::{GpuvmRoots, Snapshot};
 use crate::tree::edit::{Limbo, Nodes};
 
 /// Publishes per grace period.
-pub const BATCH: usize = if cfg!(test) { 8 } else { 1024 };
+pub const BATCH: usize = if cfg!(loom) {
+    1
+} else if cfg!(test) {
+    8
+} else {
+    1024
+};
 
 /// Publishes whose leftovers may wait for readers before writes are refused.
 pub const MAX_WAITING: usize = 32 * BATCH;
 
 /// Publishes between two questions whether there is any reader: the question costs as much as a small edit.
-const HANDFUL: usize = if cfg!(test) { 2 } else { 8 };
+const HANDFUL: usize = if cfg!(loom) {
+    1
+} else if cfg!(test) {
+    2
+} else {
+    8
+};
 
 /// What versions are made of, by size class.
 pub(super) struct Pools {

@@ -13,10 +13,10 @@ use crate::pool::Heap;
 use crate::recent::Recent;
 use crate::record::ObjectId;
 
-const PAGE: PageSize = PageSize::FOUR_KIB;
+pub(super) const PAGE: PageSize = PageSize::FOUR_KIB;
 const SVM: Bounds = Bounds::new(0x10_0000, 0x7fff_ffff_ffff);
 
-fn layout(mmap: bool) -> Layout {
+pub(super) fn layout(mmap: bool) -> Layout {
     let mut layout = Layout::empty(PAGE);
     layout.svm = SVM;
     layout.mem_handle = Bounds::new(0x8000_0000_0000, 0x1_0000_0000_0000);
@@ -39,7 +39,7 @@ pub(crate) fn object(id: u32, start: usize, size: usize) -> Record {
     }
 }
 
-fn userptr(id: u32, start: usize, cpu: usize, size: usize) -> Record {
+pub(super) fn userptr(id: u32, start: usize, cpu: usize, size: usize) -> Record {
     Record { cpu, kind: PointerType::RegisteredUser, ..object(id, start, size) }
 }
 
@@ -101,12 +101,12 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 /// Where GPU addresses are; each slot is far enough from the next for the largest object.
-fn slot_address(slot: usize, handle: bool) -> usize {
+pub(super) fn slot_address(slot: usize, handle: bool) -> usize {
     if handle { 0x8000_0000_0000 + slot * 0x4_0000 } else { 0x4000_0000 + slot * 0x4_0000 }
 }
 
 /// Where userptrs are.
-const HOST: usize = 0x2000_0000;
+pub(super) const HOST: usize = 0x2000_0000;
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]

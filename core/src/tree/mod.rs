@@ -149,6 +149,8 @@ impl<'s, O: Order> View<'s, O> {
     /// The leaf behind a pointer found at height 0 of this view.
     #[inline(always)]
     pub(crate) fn leaf(self, node: NodePtr) -> &'s Leaf {
+        #[cfg(loom)]
+        crate::pool::reading(node.leaf().as_ptr());
         // SAFETY: nodes of a live version are initialised and never written again (`new`'s contract); at height 0 they
         // are leaves (`Root::new` and `edit` keep heights and kinds in step).
         unsafe { node.leaf().as_ref() }

@@ -1,0 +1,89 @@
+//! What no order of the threads breaks.
+
+use std::sync::Arc;
+
+use hsakmt_core::epoch::crossbeam::Crossbeam;
+use hsakmt_core::epoch::slots::{Fences, Slots};
+use hsakmt_core::primitive::Watch;
+use hsakmt_core::registry::Registry;
+
+use super::domains::Lonely;
+use super::pages::two_pages;
+use super::{Seen, ask, beside_a_writer, explore, in_a_session, twice};
+
+pub(crate) fn slots() -> Slots<2, Fences> {
+    Slots::new(Fences)
+}
+
+#[test]
+fn slots_one_question_at_a_time() {
+    beside_a_writer(slots, &[twice]);
+}
+
+#[test]
+fn slots_in_a_session() {
+    beside_a_writer(slots, &[in_a_session]);
+}
+
+/// A reader of the only slot, if it gets it; then the slot is free again.
+fn once_if_there_is_a_place(registry: &Registry<Slots<1, Fences>>, seen: &Seen) {
+    if let Some(mut reader) = registry.readers().reader() {
+        seen.note(ask(&mut reader));
+    }
+}
+
+#[test]
+fn slots_given_back_and_claimed_again_or_all_taken() {
+    beside_a_writer(|| Slots::new(Fences), &[once_if_there_is_a_place, once_if_there_is_a_place]);
+}
+
+/// Two threads and one slot: whoever has it has it alone, and the next comes after.
+pub(crate) fn one_slot_for_two() {
+    explore(|| {
+        let (domain, used) = (Arc::new(Slots::<1, Fences>::new(Fences)), Arc::new(Watch::new()));
+        let claim = |owner: usize| {
+            let (domain, used) = (Arc::clone(&domain), Arc::clone(&used));
+            move || {
+                let slot = domain.claim(owner)?;
+                used.write();
+                assert!(slot.is_owned_by(owner));
+                domain.release(slot, owner);
+                Some(())
+            }
+        };
+        let other = loom::thread::spawn(claim(2));
+        let mine = claim(1)();
+        let other = other.join().expect("a thread that ends");
+        assert!(mine.or(other).is_some(), "one of them found it free");
+    });
+}
+
+#[test]
+fn slots_have_one_owner() {
+    one_slot_for_two();
+}
+
+#[test]
+fn slots_of_a_writer_that_may_be_alone() {
+    beside_a_writer(Lonely::new, &[twice]);
+}
+
+#[test]
+fn slots_two_pages() {
+    two_pages(slots, 3, false);
+}
+
+#[test]
+fn crossbeam_two_pages() {
+    two_pages(Crossbeam::new, 1, false);
+}
+
+#[test]
+fn crossbeam_two_pages_in_a_session() {
+    two_pages(Crossbeam::new, 2, false);
+}
+
+#[test]
+fn crossbeam_two_pages_in_a_long_session() {
+    two_pages(Crossbeam::new, 2, true);
+}
