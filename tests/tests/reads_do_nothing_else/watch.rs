@@ -72,7 +72,6 @@ pub(crate) fn from_here_on() {
 }
 
 fn forbid_system_calls() {
-    const { assert!(cfg!(target_os = "linux")) };
     let handler: extern "C" fn(i32, *const libc::siginfo_t, *const c_void) = on_system_call;
     // SAFETY: all zeros is an empty action: no handler, no flags, an empty mask.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
@@ -113,12 +112,27 @@ pub(crate) fn done(wrong: usize) -> ! {
     }
 }
 
+/// Neither thread ends of itself: one that panics takes the process with it.
+struct EndOfAll;
+
+impl Drop for EndOfAll {
+    fn drop(&mut self) {
+        std::process::exit(2);
+    }
+}
+
 /// Runs a writer and one reader, which calls [`from_here_on`] when it is ready and ends in
 /// [`done`]. Ends the process: 0 if nothing was found.
 pub(crate) fn one_reader(written: &impl Written, scene: &Scene, read: impl FnOnce(&Scene) -> Infallible + Send) -> ! {
     std::thread::scope(|scope| {
-        scope.spawn(|| written.write(scene));
-        scope.spawn(|| read(scene));
+        scope.spawn(|| {
+            let _panicked = EndOfAll;
+            written.write(scene);
+        });
+        scope.spawn(|| {
+            let _panicked = EndOfAll;
+            read(scene)
+        });
         let before = written.publishes();
         let called = loop {
             let called = CALLED.load(Ordering::Acquire);
