@@ -30,10 +30,11 @@ impl Snapshot {
         self.inside(Aperture::Svm, address)
     }
 
-    /// The same by the whole rule (`aperture`): other apertures, machines without a dGPU. `extern "C"`, here and in
-    /// [`crate::userptr`], is a promise not to unwind: it spares the callers a landing pad.
-    #[inline(never)]
-    extern "C" fn elsewhere(&self, address: usize) -> Option<&Record> {
+    /// The same by the whole rule (`aperture`): other apertures, machines without a dGPU. `inline` makes a copy in the
+    /// caller's crate, which it can call directly and knows not to unwind; `cold` keeps it out of line.
+    #[inline]
+    #[cold]
+    fn elsewhere(&self, address: usize) -> Option<&Record> {
         let route = self.layout().route(address);
         let registered = if route.userptr { self.userptrs().stab(address) } else { None };
         let object = registered.or_else(|| self.inside(route.address?, address));

@@ -130,9 +130,10 @@ impl Snapshot {
         (address.wrapping_sub(record.start) < record.size).then_some(record)
     }
 
-    /// The walk, noted. Like all calls of the read path it promises not to unwind.
-    #[inline(never)]
-    extern "C" fn query_and_note(&self, address: usize, recent: &Recent) -> Option<&Record> {
+    /// The walk, noted.
+    #[inline]
+    #[cold]
+    fn query_and_note(&self, address: usize, recent: &Recent) -> Option<&Record> {
         match recent.patience.load(Ordering::Relaxed).checked_sub(1) {
             Some(left) => recent.patience.store(left, Ordering::Relaxed),
             None => recent.idle.store(IDLE, Ordering::Relaxed),

@@ -54,9 +54,8 @@ impl<'s> View<'s, ByUserptr> {
 
     /// Down the boundary: the last child that has a key below `address`. Everything left of it is below `address`
     /// whole; the first key right of it may be `address` itself.
-    #[inline(never)]
-    #[allow(improper_ctypes_definitions, reason = "called from Rust only")]
-    extern "C" fn stab_below(self, mut node: NodePtr, height: usize, address: usize) -> Option<&'s Record> {
+    #[inline]
+    fn stab_below(self, mut node: NodePtr, height: usize, address: usize) -> Option<&'s Record> {
         let mut starts_here = None;
         let mut reaches = None;
         let mut level = height;

@@ -14,7 +14,21 @@ use std::process::Command;
 use hsakmt_tests::install::{prefix, succeed};
 
 /// The parts of the look-up that the compiler leaves as functions of their own, by the last part of their names.
-const LOOK_UP: &[&str] = &["object_at", "inside", "in_cpuvm", "stab", "answer", "floor", "gpuvm_root", "gpuvm_roots"];
+const LOOK_UP: &[&str] = &[
+    "object_at",
+    "elsewhere",
+    "inside",
+    "in_cpuvm",
+    "stab",
+    "stab_below",
+    "answer",
+    "floor",
+    "gpuvm_root",
+    "gpuvm_roots",
+    "gpuvm_of",
+    "route",
+    "query_and_note",
+];
 
 /// Called, and not looked into: the exceptions that the documentation names.
 const EXCEPTIONS: &[&str] = &[
