@@ -67,6 +67,7 @@ mod ledger;
 pub mod list;
 mod lookup;
 pub mod manager;
+#[allow(unsafe_code)]
 mod many;
 pub mod node;
 pub mod objects;

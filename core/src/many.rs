@@ -8,9 +8,9 @@ use crate::aperture::{Aperture, MAX_GPUVM};
 use crate::info::PointerInfo;
 use crate::record::Record;
 use crate::snapshot::Snapshot;
-use crate::tree::node::NodePtr;
-use crate::tree::search::{FANOUT, rank_le};
-use crate::tree::{LAST_KEY, MAX_HEIGHT};
+use crate::tree::node::{Branch, NodePtr};
+use crate::tree::search::rank_le;
+use crate::tree::{LAST_KEY, MAX_HEIGHT, below};
 
 /// Look-ups side by side.
 const LANES: usize = 16;
@@ -46,36 +46,73 @@ impl Snapshot {
                 highest = highest.max(self.root(aperture).height());
             }
         }
+        // Two passes a level: the first waits for keys, which the level before asked for, and asks for the place it
+        // finds; the second reads that place and asks for the keys of the node there.
+        let mut ranks = [0; LANES];
         for _ in 0..highest.min(MAX_HEIGHT) {
-            for (address, lane) in addresses.iter().zip(&mut lanes) {
-                *lane = lane.and_then(|lane| self.down(lane, *address));
+            for ((address, lane), rank) in addresses.iter().zip(&lanes).zip(&mut ranks) {
+                *rank = lane.map_or(0, |lane| self.rank(lane, *address));
+            }
+            for (lane, rank) in lanes.iter_mut().zip(&ranks) {
+                *lane = lane.and_then(|lane| self.down(lane, *rank));
             }
         }
-        for (((address, found), lane), out) in addresses.iter().zip(found).zip(lanes).zip(out) {
-            let object = found.or_else(|| lane.and_then(|lane| self.record(lane, *address)));
+        for ((address, lane), rank) in addresses.iter().zip(&lanes).zip(&mut ranks) {
+            *rank = lane.map_or(0, |lane| self.leaf_rank(lane, *address));
+        }
+        let lanes = lanes.into_iter().zip(ranks);
+        for (((address, found), (lane, rank)), out) in addresses.iter().zip(found).zip(lanes).zip(out) {
+            let object = found.or_else(|| lane.and_then(|lane| self.record(lane, rank, *address)));
             let record = object.or_else(|| self.in_cpuvm(*address));
             *out = record.map_or(PointerInfo::UNKNOWN, |record| self.info(record));
         }
     }
 
-    /// One level down; a lane at a leaf stays.
+    /// How many of the children of a lane's branch begin at or below `address`. Asks for the place of the last of them.
     #[inline(always)]
-    fn down(&self, lane: Lane, address: usize) -> Option<Lane> {
+    fn rank(&self, lane: Lane, address: usize) -> usize {
+        if lane.height == 0 {
+            return 0;
+        }
+        let branch = self.branch(lane);
+        let rank = rank_le(&branch.keys, address.min(LAST_KEY));
+        prefetch(&branch.children[below(rank)]);
+        rank
+    }
+
+    /// One level down, by that rank; a lane at a leaf stays. Asks for the keys of the node there.
+    #[inline(always)]
+    fn down(&self, lane: Lane, rank: usize) -> Option<Lane> {
         if lane.height == 0 {
             return Some(lane);
         }
-        // Any address index of this snapshot will do: nodes do not know which they belong to.
-        let branch = self.objects(Aperture::Svm).branch(lane.node);
-        let child = rank_le(&branch.keys, address.min(LAST_KEY)).checked_sub(1)?;
-        Some(Lane { node: branch.children[child & (FANOUT - 1)], height: lane.height - 1 })
+        rank.checked_sub(1)?;
+        let node = self.branch(lane).children[below(rank)];
+        prefetch_keys(node);
+        Some(Lane { node, height: lane.height - 1 })
     }
 
-    /// The record of a lane's leaf that holds `address`.
+    /// Any address index of this snapshot will do: nodes do not know which they belong to.
     #[inline(always)]
-    fn record(&self, lane: Lane, address: usize) -> Option<&Record> {
+    fn branch(&self, lane: Lane) -> &Branch<()> {
+        self.objects(Aperture::Svm).branch(lane.node)
+    }
+
+    /// How many of the records of a lane's leaf begin at or below `address`. Asks for the last of them.
+    #[inline(always)]
+    fn leaf_rank(&self, lane: Lane, address: usize) -> usize {
         let leaf = self.objects(Aperture::Svm).leaf(lane.node);
-        let below = leaf.records.get(rank_le(&leaf.keys, address.min(LAST_KEY)).checked_sub(1)?)?;
-        (address - below.start < below.extent(self.layout().page)).then_some(below)
+        let rank = rank_le(&leaf.keys, address.min(LAST_KEY));
+        prefetch(&leaf.records[below(rank)]);
+        rank
+    }
+
+    /// That record, if it holds `address`.
+    #[inline(always)]
+    fn record(&self, lane: Lane, rank: usize, address: usize) -> Option<&Record> {
+        rank.checked_sub(1)?;
+        let record = &self.objects(Aperture::Svm).leaf(lane.node).records[below(rank)];
+        (address - record.start < record.extent(self.layout().page)).then_some(record)
     }
 
     /// Every object of this instant, aperture by aperture, by address. O(log n) per step.
@@ -91,4 +128,25 @@ impl Snapshot {
             })
         })
     }
+}
+
+/// Asks for both lines of a node's keys, which it begins with.
+#[inline(always)]
+fn prefetch_keys(node: NodePtr) {
+    let keys = node.raw().as_ptr();
+    prefetch(keys);
+    prefetch(keys.wrapping_add(64));
+}
+
+/// Asks for the line that holds what `place` points to; on a machine that has no such thing, does nothing.
+#[inline(always)]
+fn prefetch<T>(place: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch of any address whatever changes nothing and cannot fault.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(place.cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = place;
 }
