@@ -290,6 +290,39 @@ fn nested_stacked_and_suffix_families_agree_with_a_linear_search() {
     }
 }
 
+/// The same families large: every interval against a linear search, where the index has five levels.
+#[test]
+fn a_hundred_thousand_intervals_agree_with_a_linear_search() {
+    const COUNT: usize = 100_000;
+    for family in 0..4usize {
+        let mut registry = Registry::new();
+        let (mut writer, _) = registry.split(PAGE, Heap).unwrap();
+        writer.set_layout(layout(true)).unwrap();
+        let mut twin: Vec<(usize, usize)> = Vec::new();
+        for n in 0..COUNT {
+            let (cpu, size) = match family {
+                // Nested, one base, one end, stacked.
+                0 => (HOST + n * 16, (COUNT - n) * 32),
+                1 => (HOST, n + 1),
+                2 => (HOST + n * 8, (COUNT - n) * 8),
+                _ => (HOST + (n % 20_000) * 64, 1 + (n * 37) % 50_000 + n / 20_000 * 50_000),
+            };
+            writer.reserve(1).unwrap();
+            writer.insert(Aperture::Svm, userptr(n as u32, 0x10_0000_0000 + n * 0x100_0000, cpu, size)).unwrap();
+            twin.push((cpu, size));
+        }
+        let reaches = 2 * COUNT * 32;
+        for step in 0..300usize {
+            let address = HOST - 2 + step * 7919 * 31 % reaches;
+            let holds = twin.iter().filter(|(cpu, size)| *cpu <= address && address - cpu < *size);
+            let at = holds.clone().filter(|(cpu, _)| *cpu == address).min();
+            let wanted = at.or(holds.max());
+            let found = writer.snapshot().userptrs().stab(address).map(|record| (record.cpu, record.size));
+            assert_eq!(found.as_ref(), wanted, "family {family} at {address:#x}");
+        }
+    }
+}
+
 #[test]
 fn readers_see_nothing_before_and_after() {
     let mut registry = Registry::new();
