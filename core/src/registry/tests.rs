@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::address::Bounds;
+use crate::epoch::slots::{Fences, Slots};
 use crate::flags::MemFlags;
 use crate::info::{PointerInfo, PointerType};
 use crate::node::NodeId;
@@ -113,86 +114,100 @@ proptest! {
 
     #[test]
     fn registry_answers_like_its_twin(steps in proptest::collection::vec(step(), 1..500), mmap: bool) {
-        let mut registry = Registry::new();
-        let (mut writer, readers) = registry.split(PAGE, Heap).unwrap();
-        writer.set_layout(layout(mmap)).unwrap();
-        let mut twin = Twin { mmap, ..Twin::default() };
-        let mut reader = readers.reader().unwrap();
-        let recent = Recent::new();
-        let mut session = reader.session();
-        for (id, step) in (0u32..).zip(&steps) {
-            match *step {
-                Step::Allocate { slot, pages, handle } => {
-                    let aperture = if handle { Aperture::MemHandle } else { Aperture::Svm };
-                    let record = object(id, slot_address(slot, handle), pages * PAGE.bytes());
-                    let taken = twin.objects.iter().any(|(a, r)| *a == aperture && r.start == record.start);
-                    prop_assert_eq!(writer.insert(aperture, record).is_err(), taken);
-                    if !taken {
-                        twin.objects.push((aperture, record));
-                    }
-                }
-                Step::Register { slot, page, offset, size } => {
-                    let record = userptr(id, slot_address(slot, false), HOST + page * PAGE.bytes() + offset, size);
-                    let taken = twin.objects.iter().any(|(a, r)| *a == Aperture::Svm && r.start == record.start)
-                        || twin.exact_userptr(record.cpu, Some(record.size)).is_some();
-                    if !taken {
-                        writer.reserve(1).unwrap();
-                        writer.insert(Aperture::Svm, record).unwrap();
-                        twin.objects.push((Aperture::Svm, record));
-                    }
-                }
-                Step::Remove { pick } if !twin.objects.is_empty() => {
-                    let (aperture, record) = twin.objects.swap_remove(pick % twin.objects.len());
-                    writer.remove(aperture, record.start).unwrap();
-                    prop_assert!(writer.remove(aperture, record.start).is_err());
-                }
-                Step::UserData { pick } if !twin.objects.is_empty() => {
-                    let pick = pick % twin.objects.len();
-                    let (aperture, record) = &mut twin.objects[pick];
-                    record.user_data = id as usize;
-                    writer.replace(*aperture, *record).unwrap();
-                }
-                _ => {}
-            }
-            if id % 16 != 0 && id as usize + 1 != steps.len() {
-                continue;
-            }
-            let edges = twin.objects.iter().flat_map(|(_, r)| {
-                let gpu = [r.start, r.start + r.extent(PAGE) - 1, r.start + r.extent(PAGE), r.start.wrapping_sub(1)];
-                gpu.into_iter().chain([r.cpu, r.cpu + 1, r.cpu + r.size - 1, r.cpu + r.size, r.cpu.wrapping_sub(1)])
-            });
-            for address in edges.chain([0, 1, usize::MAX, usize::MAX - 1, HOST]) {
-                let found = session.snapshot().unwrap().object_at(address).map(|r| r.id.0);
-                prop_assert_eq!(found, twin.query(address), "at {:#x}", address);
-            }
-            let snapshot = session.snapshot().unwrap();
-            for address in twin.objects.iter().flat_map(|(_, r)| [r.start, r.start + r.size / 2, r.cpu, r.cpu + 1, r.start]) {
-                // SAFETY: `recent` knows this registry only.
-                let again = unsafe { snapshot.query_recent(address, &recent) };
-                let walked = snapshot.query_pointer(address);
-                prop_assert_eq!((again.kind, again.gpu_address, again.size), (walked.kind, walked.gpu_address, walked.size));
-                prop_assert_eq!(again.user_data, walked.user_data);
-            }
-            let asked: Vec<usize> = twin.objects.iter().flat_map(|(_, r)| [r.start, r.cpu, r.start + r.size]).collect();
-            let mut many = std::vec![PointerInfo::UNKNOWN; asked.len()];
-            let snapshot = session.snapshot().unwrap();
-            snapshot.query_many(&asked, &mut many);
-            for (address, many) in asked.iter().zip(&many) {
-                let one = snapshot.query_pointer(*address);
-                prop_assert_eq!((one.kind, one.gpu_address, one.size), (many.kind, many.gpu_address, many.size));
-            }
-            prop_assert_eq!(snapshot.iter().count(), twin.objects.len());
-            for (_, r) in twin.objects.iter().filter(|(_, r)| r.is_userptr()) {
-                let any = writer.snapshot().userptrs().only_at(r.cpu).map(|r| r.id.0);
-                prop_assert_eq!(any, twin.exact_userptr(r.cpu, None));
-                let exact = writer.find(r.cpu, Wanted::Exact(r.size)).filter(|(_, found)| found.is_userptr());
-                prop_assert!(exact.is_none() || exact.is_some_and(|(_, found)| (found.cpu, found.size) == (r.cpu, r.size)));
-            }
-        }
-        drop(session);
-        writer.clear().unwrap();
-        prop_assert_eq!(writer.next(Aperture::Svm, 0).map(|r| r.id), None);
+        answers_like_its_twin(Registry::new(), &steps, mmap)?;
+        answers_like_its_twin(Registry::with_domain(Slots::<4, Fences>::new(Fences)), &steps, mmap)?;
     }
+}
+
+/// With either domain.
+fn answers_like_its_twin<D: Domain>(
+    mut registry: Registry<D>,
+    steps: &[Step],
+    mmap: bool,
+) -> Result<(), TestCaseError> {
+    let (mut writer, readers) = registry.split(PAGE, Heap).unwrap();
+    writer.set_layout(layout(mmap)).unwrap();
+    let mut twin = Twin { mmap, ..Twin::default() };
+    let mut reader = readers.reader().unwrap();
+    let recent = Recent::new();
+    let mut session = reader.session();
+    for (id, step) in (0u32..).zip(steps) {
+        match *step {
+            Step::Allocate { slot, pages, handle } => {
+                let aperture = if handle { Aperture::MemHandle } else { Aperture::Svm };
+                let record = object(id, slot_address(slot, handle), pages * PAGE.bytes());
+                let taken = twin.objects.iter().any(|(a, r)| *a == aperture && r.start == record.start);
+                prop_assert_eq!(writer.insert(aperture, record).is_err(), taken);
+                if !taken {
+                    twin.objects.push((aperture, record));
+                }
+            }
+            Step::Register { slot, page, offset, size } => {
+                let record = userptr(id, slot_address(slot, false), HOST + page * PAGE.bytes() + offset, size);
+                let taken = twin.objects.iter().any(|(a, r)| *a == Aperture::Svm && r.start == record.start)
+                    || twin.exact_userptr(record.cpu, Some(record.size)).is_some();
+                if !taken {
+                    writer.reserve(1).unwrap();
+                    writer.insert(Aperture::Svm, record).unwrap();
+                    twin.objects.push((Aperture::Svm, record));
+                }
+            }
+            Step::Remove { pick } if !twin.objects.is_empty() => {
+                let (aperture, record) = twin.objects.swap_remove(pick % twin.objects.len());
+                writer.remove(aperture, record.start).unwrap();
+                prop_assert!(writer.remove(aperture, record.start).is_err());
+            }
+            Step::UserData { pick } if !twin.objects.is_empty() => {
+                let pick = pick % twin.objects.len();
+                let (aperture, record) = &mut twin.objects[pick];
+                record.user_data = id as usize;
+                writer.replace(*aperture, *record).unwrap();
+            }
+            _ => {}
+        }
+        if id % 16 != 0 && id as usize + 1 != steps.len() {
+            continue;
+        }
+        let edges = twin.objects.iter().flat_map(|(_, r)| {
+            let gpu = [r.start, r.start + r.extent(PAGE) - 1, r.start + r.extent(PAGE), r.start.wrapping_sub(1)];
+            gpu.into_iter().chain([r.cpu, r.cpu + 1, r.cpu + r.size - 1, r.cpu + r.size, r.cpu.wrapping_sub(1)])
+        });
+        for address in edges.chain([0, 1, usize::MAX, usize::MAX - 1, HOST]) {
+            let found = session.snapshot().unwrap().object_at(address).map(|r| r.id.0);
+            prop_assert_eq!(found, twin.query(address), "at {:#x}", address);
+        }
+        let snapshot = session.snapshot().unwrap();
+        for address in twin.objects.iter().flat_map(|(_, r)| [r.start, r.start + r.size / 2, r.cpu, r.cpu + 1, r.start])
+        {
+            // SAFETY: `recent` knows this registry only.
+            let again = unsafe { snapshot.query_recent(address, &recent) };
+            let walked = snapshot.query_pointer(address);
+            prop_assert_eq!(
+                (again.kind, again.gpu_address, again.size),
+                (walked.kind, walked.gpu_address, walked.size)
+            );
+            prop_assert_eq!(again.user_data, walked.user_data);
+        }
+        let asked: Vec<usize> = twin.objects.iter().flat_map(|(_, r)| [r.start, r.cpu, r.start + r.size]).collect();
+        let mut many = std::vec![PointerInfo::UNKNOWN; asked.len()];
+        let snapshot = session.snapshot().unwrap();
+        snapshot.query_many(&asked, &mut many);
+        for (address, many) in asked.iter().zip(&many) {
+            let one = snapshot.query_pointer(*address);
+            prop_assert_eq!((one.kind, one.gpu_address, one.size), (many.kind, many.gpu_address, many.size));
+        }
+        prop_assert_eq!(snapshot.iter().count(), twin.objects.len());
+        for (_, r) in twin.objects.iter().filter(|(_, r)| r.is_userptr()) {
+            let any = writer.snapshot().userptrs().only_at(r.cpu).map(|r| r.id.0);
+            prop_assert_eq!(any, twin.exact_userptr(r.cpu, None));
+            let exact = writer.find(r.cpu, Wanted::Exact(r.size)).filter(|(_, found)| found.is_userptr());
+            prop_assert!(exact.is_none() || exact.is_some_and(|(_, found)| (found.cpu, found.size) == (r.cpu, r.size)));
+        }
+    }
+    drop(session);
+    writer.clear().unwrap();
+    prop_assert_eq!(writer.next(Aperture::Svm, 0).map(|r| r.id), None);
+    Ok(())
 }
 
 /// All objects of an index, in order.
