@@ -46,7 +46,8 @@ pub struct Route {
 
 /// All that is fixed between two set-ups: bounds, page size, and which node is which GPU.
 #[derive(Clone, Copy, Debug)]
-#[repr(C, align(64))]
+#[repr(C)]
+#[cfg_attr(target_pointer_width = "64", repr(align(64)))]
 pub struct Layout {
     /// SVM, on a machine where what lies in it is asked for there and nowhere else: a dGPU without GPUVM apertures.
     direct: Bounds,

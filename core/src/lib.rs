@@ -47,6 +47,14 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable)]
 #![cfg_attr(test, allow(unsafe_code, clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable))]
 
+// Readers need loads and stores of a pointer's width. The writer, and whoever claims a reader's slot, need more: swap,
+// compare_exchange, fetch_add. Feature `alloc` needs nothing beyond that.
+#[cfg(not(target_has_atomic = "ptr"))]
+compile_error!(
+    "hsakmt-core needs compare-and-swap of a pointer's width, for the writer and for claiming reader slots; this target \
+     has none (cfg target_has_atomic = \"ptr\" is not set)"
+);
+
 #[cfg(feature = "alloc")]
 extern crate alloc;
 #[cfg(any(test, loom))]
@@ -57,19 +65,24 @@ pub mod aperture;
 #[allow(unsafe_code)]
 mod array;
 pub mod driver;
+#[cfg(target_has_atomic = "ptr")]
 #[allow(unsafe_code)]
 pub mod epoch;
 pub mod error;
+#[cfg(all(target_has_atomic = "ptr", not(loom)))]
+pub mod fixed;
 pub mod flags;
 pub mod info;
 mod ledger;
 #[allow(unsafe_code)]
 pub mod list;
 mod lookup;
+#[cfg(target_has_atomic = "ptr")]
 pub mod manager;
 #[allow(unsafe_code)]
 mod many;
 pub mod node;
+#[cfg(target_has_atomic = "ptr")]
 pub mod objects;
 #[allow(unsafe_code)]
 pub mod pool;
@@ -78,11 +91,16 @@ pub mod pool;
 pub mod primitive;
 #[cfg(not(loom))]
 mod primitive;
+#[cfg(target_has_atomic = "ptr")]
 #[allow(unsafe_code)]
 pub mod reader;
 #[allow(unsafe_code)]
 pub mod recent;
 pub mod record;
+#[cfg(all(target_has_atomic = "ptr", not(loom)))]
+#[allow(unsafe_code)]
+pub mod region;
+#[cfg(target_has_atomic = "ptr")]
 #[allow(unsafe_code)]
 pub mod registry;
 #[allow(unsafe_code)]

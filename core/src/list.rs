@@ -14,8 +14,13 @@ use core::ptr::{self, NonNull};
 use crate::error::{Error, Result};
 use crate::pool::{Memory, Pool};
 
-/// Publishes that a list without holders keeps its bytes for.
-pub const KEEP_PUBLISHES: usize = if cfg!(any(test, loom)) { 64 } else { 4096 };
+/// Publishes that a list without holders keeps its bytes for, unless the domain says otherwise. A machine with small
+/// addresses has little memory and no C callers.
+pub const KEEP_PUBLISHES: usize = match () {
+    _ if cfg!(any(test, loom)) => 64,
+    _ if cfg!(target_pointer_width = "64") => 4096,
+    _ => 64,
+};
 
 /// Grace periods that a list without holders keeps its bytes for.
 pub const KEEP_EPOCHS: usize = 2;
@@ -24,7 +29,7 @@ pub const KEEP_EPOCHS: usize = 2;
 pub const MAX_LIST: usize = 4096;
 
 /// Ids that fit a pooled list; longer ones get a block of their own.
-const SMALL: usize = 21;
+pub(crate) const SMALL: usize = 21;
 
 const BUCKETS: usize = 64;
 
@@ -100,6 +105,12 @@ struct Small {
 const _: () = assert!(size_of::<usize>() != 8 || size_of::<Small>() == 128);
 const LEN_AT: usize = core::mem::offset_of!(Small, len);
 
+/// Bytes of the blocks that hold `count` lists of up to [`SMALL`] ids where memory is little.
+#[cfg(target_has_atomic = "ptr")]
+pub(crate) const fn bytes_for(count: usize, grain: usize) -> usize {
+    Pool::<Small>::bytes_for(count, grain)
+}
+
 /// All lists of one context, the waiting ones too.
 pub(crate) struct Lists {
     buckets: [*mut Own; BUCKETS],
@@ -171,15 +182,23 @@ impl Lists {
         }
     }
 
-    /// Ends waiting lists whose time has come; looks at most at `limit`, and at each once.
-    pub(crate) fn reclaim(&mut self, generation: usize, epoch: usize, limit: usize, memory: &mut impl Memory) {
+    /// Ends waiting lists whose time has come, which is after `keep` publishes and [`KEEP_EPOCHS`]; looks at most at
+    /// `limit`, and at each once.
+    pub(crate) fn reclaim(
+        &mut self,
+        generation: usize,
+        epoch: usize,
+        keep: usize,
+        limit: usize,
+        memory: &mut impl Memory,
+    ) {
         let mut first_kept = None;
         for _ in 0..limit {
             let Some(own) = NonNull::new(self.waiting_first).filter(|own| Some(*own) != first_kept) else { return };
             // SAFETY: a waiting list is alive; its own part is the writer's.
             let state = unsafe { own.read() };
-            let old = generation.wrapping_sub(state.generation) >= KEEP_PUBLISHES
-                && epoch.wrapping_sub(state.epoch) >= KEEP_EPOCHS;
+            let old =
+                generation.wrapping_sub(state.generation) >= keep && epoch.wrapping_sub(state.epoch) >= KEEP_EPOCHS;
             self.dequeue(own, state.next_waiting);
             if state.count == 0 && old {
                 self.end(own, memory);
@@ -336,10 +355,10 @@ mod tests {
         lists.release(a, 2, 1);
         lists.release(b, 3, 1);
         lists.release(c, 3, 1);
-        lists.reclaim(2 + KEEP_PUBLISHES, KEEP_EPOCHS, 100, &mut Heap);
+        lists.reclaim(2 + KEEP_PUBLISHES, KEEP_EPOCHS, KEEP_PUBLISHES, 100, &mut Heap);
         assert_eq!(a.ids(), [1, 2], "one epoch too early");
         assert_eq!(a, intern(&mut lists, &[1, 2]), "asked for again: back to life");
-        lists.reclaim(3 + KEEP_PUBLISHES, 1 + KEEP_EPOCHS, 100, &mut Heap);
+        lists.reclaim(3 + KEEP_PUBLISHES, 1 + KEEP_EPOCHS, KEEP_PUBLISHES, 100, &mut Heap);
         assert_eq!(a.ids(), [1, 2]);
         let small_before = lists.small.available();
         assert_eq!(intern(&mut lists, &[7]).ids(), [7], "takes the slot that b gave back");

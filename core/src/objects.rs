@@ -79,7 +79,7 @@ impl<D: Domain, M: Memory> Writer<'_, D, M> {
     /// Takes the object that starts at `start` away and publishes. O(log n). [`Error::NotRegistered`] if there is none.
     pub fn remove_object(&mut self, aperture: Aperture, start: usize) -> Result<()> {
         let record = self.find_start(aperture, start).ok_or(Error::NotRegistered)?;
-        self.reserve(1)?;
+        self.reserve_removal()?;
         self.remove(aperture, start)?;
         self.release(record.registered);
         self.release(record.mapped);
@@ -92,14 +92,14 @@ impl<D: Domain, M: Memory> Writer<'_, D, M> {
     pub fn set_user_data(&mut self, address: usize, user_data: usize) -> Result<()> {
         let (aperture, known) = self.locate(address, Wanted::Any).ok_or(Error::NotRegistered)?;
         let record = Record { user_data, ..*known };
-        self.reserve(1)?;
+        self.reserve_in_place()?;
         self.replace_known(aperture, &record)
     }
 
     /// Says on which nodes the object that starts at `start` is mapped, and publishes. O(log n).
     pub fn set_mapped(&mut self, aperture: Aperture, start: usize, nodes: &[NodeId]) -> Result<()> {
         let record = self.find_start(aperture, start).ok_or(Error::NotRegistered)?;
-        self.reserve(1)?;
+        self.reserve_in_place()?;
         let mapped = self.intern_nodes(nodes)?;
         self.replace(aperture, Record { mapped, ..record }).inspect_err(|_| self.release(mapped))?;
         self.release(record.mapped);
@@ -109,7 +109,7 @@ impl<D: Domain, M: Memory> Writer<'_, D, M> {
     /// Says which nodes the object that starts at `start` is registered to, and publishes. O(log n).
     pub fn set_registered(&mut self, aperture: Aperture, start: usize, nodes: &[NodeId]) -> Result<()> {
         let record = self.find_start(aperture, start).ok_or(Error::NotRegistered)?;
-        self.reserve(1)?;
+        self.reserve_in_place()?;
         let registered = self.intern_nodes(nodes)?;
         self.replace(aperture, Record { registered, ..record }).inspect_err(|_| self.release(registered))?;
         self.release(record.registered);

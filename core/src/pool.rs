@@ -19,6 +19,11 @@ use crate::error::{Error, Result};
 /// `take` returns a block of at least `layout.size()` bytes at `layout.align()`, valid and nobody else's until it is
 /// given back with the same layout.
 pub unsafe trait Memory {
+    /// How many slots of `bytes` each a pool asks for at a time; at least 1. Many make growing rare, few waste little.
+    fn slots_per_block(&self, bytes: usize) -> usize {
+        slots_per_block(bytes)
+    }
+
     /// A block, or `None` when there is no more.
     fn take(&mut self, layout: Layout) -> Option<NonNull<u8>>;
 
@@ -48,6 +53,24 @@ unsafe impl Memory for Heap {
     unsafe fn give(&mut self, block: NonNull<u8>, layout: Layout) {
         // SAFETY: by this method's contract the block came from `alloc` with this layout.
         unsafe { alloc::alloc::dealloc(block.as_ptr(), layout) }
+    }
+}
+
+/// What [`Memory::slots_per_block`] answers unless told otherwise.
+const fn slots_per_block(bytes: usize) -> usize {
+    match bytes {
+        _ if cfg!(loom) => 4,
+        _ if cfg!(not(target_pointer_width = "64")) => few_slots_per_block(bytes),
+        512.. => 16,
+        _ => 64,
+    }
+}
+
+/// For little memory: about half a KiB at a time.
+pub(crate) const fn few_slots_per_block(bytes: usize) -> usize {
+    match 512_usize.checked_div(bytes) {
+        Some(slots) if slots > 0 => slots,
+        _ => 1,
     }
 }
 
@@ -163,22 +186,16 @@ impl<T> Chain<T> {
 /// What stands at the front of a block.
 struct Block {
     next: *mut Block,
+    slots: usize,
 }
 
-/// Slots for values of one type, cut from blocks of [`Pool::PER_BLOCK`].
+/// Slots for values of one type, cut from blocks of [`Memory::slots_per_block`].
 pub(crate) struct Pool<T> {
     free: Chain<T>,
     blocks: *mut Block,
 }
 
 impl<T: Copy> Pool<T> {
-    /// Slots per block: enough that growing is rare, few enough that a small registry stays small.
-    const PER_BLOCK: usize = match size_of::<Slot<T>>() {
-        _ if cfg!(loom) => 4,
-        512.. => 16,
-        _ => 64,
-    };
-
     pub(crate) const fn new() -> Pool<T> {
         Pool { free: Chain::new(), blocks: ptr::null_mut() }
     }
@@ -198,31 +215,40 @@ impl<T: Copy> Pool<T> {
 
     #[cold]
     fn grow(&mut self, memory: &mut impl Memory) -> Result<()> {
-        let (layout, first) = Self::block_layout().ok_or(Error::NoMemory)?;
+        let slots = memory.slots_per_block(size_of::<Slot<T>>()).max(1);
+        let (layout, first) = Self::block_layout(slots).ok_or(Error::NoMemory)?;
         let block = memory.take(layout).ok_or(Error::NoMemory)?;
         let header = block.cast::<Block>();
         // SAFETY: the block starts with room for a `Block` at its alignment (see `block_layout`) and is ours.
-        unsafe { header.as_ptr().write(Block { next: self.blocks }) };
+        unsafe { header.as_ptr().write(Block { next: self.blocks, slots }) };
         self.blocks = header.as_ptr();
         // SAFETY: `first` is within the block.
         let mut slot = unsafe { block.add(first) }.cast::<Slot<T>>();
-        for position in 0..Self::PER_BLOCK {
+        for position in 0..slots {
             #[cfg(loom)]
             watch(slot);
             // SAFETY: the slot is inside the block, belongs to this pool and is in no chain yet.
             unsafe { self.free.push(slot.cast()) };
-            if position + 1 < Self::PER_BLOCK {
-                // SAFETY: the block has room for `PER_BLOCK` slots from `first` on, and this is not the last.
+            if position + 1 < slots {
+                // SAFETY: the block has room for `slots` slots from `first` on, and this is not the last.
                 slot = unsafe { slot.add(1) };
             }
         }
         Ok(())
     }
 
-    /// A block's layout, and where its first slot is.
-    fn block_layout() -> Option<(Layout, usize)> {
-        let slots = Layout::array::<Slot<T>>(Self::PER_BLOCK).ok()?;
+    /// The layout of a block of `slots` slots, and where its first slot is.
+    fn block_layout(slots: usize) -> Option<(Layout, usize)> {
+        let slots = Layout::array::<Slot<T>>(slots).ok()?;
         Layout::new::<Block>().extend(slots).ok()
+    }
+
+    /// Bytes of the blocks that hold `count` values where memory is little; each block in whole `grains`.
+    pub(crate) const fn bytes_for(count: usize, grain: usize) -> usize {
+        let slots = few_slots_per_block(size_of::<Slot<T>>());
+        let first = size_of::<Block>().next_multiple_of(align_of::<Slot<T>>());
+        let block = first + slots * size_of::<Slot<T>>();
+        count.div_ceil(slots) * block.next_multiple_of(grain)
     }
 
     /// A slot whose value is stale or never written: the caller writes it before anyone reads it.
@@ -279,10 +305,11 @@ impl<T: Copy> Pool<T> {
     /// Nobody, reader or writer, uses any value of this pool any more, and `memory` is where its blocks came from.
     pub(crate) unsafe fn dissolve(&mut self, memory: &mut impl Memory) {
         self.free = Chain::new();
-        let Some((layout, _)) = Self::block_layout() else { return };
         while let Some(block) = NonNull::new(self.blocks) {
             // SAFETY: a block of this pool's list starts with its header.
-            self.blocks = unsafe { (*block.as_ptr()).next };
+            let Block { next, slots } = unsafe { block.read() };
+            self.blocks = next;
+            let Some((layout, _)) = Self::block_layout(slots) else { continue };
             // SAFETY: the block came from `memory` with this layout and is in use by nobody.
             unsafe { memory.give(block.cast(), layout) };
         }

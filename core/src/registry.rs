@@ -28,7 +28,7 @@ use crate::address::PageSize;
 use crate::aperture::{Aperture, Layout};
 use crate::epoch::{Domain, Grace};
 use crate::error::{Error, Result};
-use crate::list::{List, Lists};
+use crate::list::{List, Lists, MAX_LIST};
 use crate::pool::Memory;
 use crate::primitive::{AtomicPtr, AtomicUsize, Ordering, const_fn};
 use crate::reader::Readers;
@@ -193,6 +193,11 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
         &mut self.memory
     }
 
+    /// Where memory comes from: how much of it is left, for one.
+    pub fn source(&self) -> &M {
+        &self.memory
+    }
+
     /// The newest version. The writer needs no guard: it is the one who would retire it.
     pub fn snapshot(&self) -> &Snapshot {
         // SAFETY: `current` is always `Some` once `begin` succeeded, without which there is no writer to call this on;
@@ -225,7 +230,7 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
         if known.is_userptr() != record.is_userptr() || ByUserptr::key(&known) != ByUserptr::key(&record) {
             return Err(Error::Failed);
         }
-        self.top_up(1)?;
+        self.top_up_in_place()?;
         self.replace_known(aperture, &record)
     }
 
@@ -237,7 +242,7 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
     /// Takes the object at `start` away and publishes.
     pub(crate) fn remove(&mut self, aperture: Aperture, start: usize) -> Result<()> {
         let known = self.find_start(aperture, start).ok_or(Error::Failed)?;
-        self.top_up(1)?;
+        self.top_up_in_place()?;
         let (by_address, by_userptr) = (ByAddress::key(&known), ByUserptr::key(&known));
         self.edit(
             aperture,
@@ -345,7 +350,13 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
 
     /// The list of `id(0), ..., id(len - 1)`, held once more; [`Writer::release`] ends the hold.
     pub(crate) fn intern(&mut self, len: usize, id: impl Fn(usize) -> u32) -> Result<List> {
-        self.lists.intern(len, id, &mut self.memory)
+        self.lists.intern(len, &id, &mut self.memory).or_else(|error| {
+            if error == Error::NoMemory && len <= MAX_LIST {
+                self.reclaim_early();
+                return self.lists.intern(len, id, &mut self.memory);
+            }
+            Err(error)
+        })
     }
 
     /// Ends one hold of a list.

@@ -53,6 +53,12 @@ pub const NEVER: usize = usize::MAX;
 
 /// The writer's side of a domain.
 pub trait Grace {
+    /// Publishes per grace period. Where a period interrupts every core, it should be many; what they replaced waits.
+    const BATCH: usize = crate::registry::BATCH;
+
+    /// Publishes that a node list without holders keeps its bytes for, for callers who keep pointers past their guard.
+    const KEEP_PUBLISHES: usize = crate::list::KEEP_PUBLISHES;
+
     /// Starts a grace period and names it. Names grow. [`NEVER`] when one could not be started: ask again later.
     fn begin(&mut self) -> usize;
 

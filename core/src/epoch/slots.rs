@@ -24,8 +24,9 @@
 use core::marker::PhantomData;
 use core::sync::atomic::compiler_fence;
 
-use super::{Domain, Grace, NEVER};
+use super::{Domain, Grace, NEVER, PATIENCE};
 use crate::primitive::{AtomicUsize, Ordering, const_fn, fence};
+use crate::{list, registry};
 
 /// The two halves of an asymmetric fence.
 ///
@@ -33,6 +34,15 @@ use crate::primitive::{AtomicUsize, Ordering, const_fn, fence};
 /// A store before [`Barrier::light`] on one thread and a store before [`Barrier::heavy`] on another: at least one of the
 /// two threads sees the other's store in its loads after its barrier.
 pub unsafe trait Barrier: Sync {
+    /// See [`Grace::BATCH`].
+    const BATCH: usize = registry::BATCH;
+
+    /// See [`Grace::KEEP_PUBLISHES`].
+    const KEEP_PUBLISHES: usize = list::KEEP_PUBLISHES;
+
+    /// How often a writer at its cap looks again, where nothing better than spinning is known.
+    const PATIENCE: usize = PATIENCE;
+
     /// The reader's half, on every entry.
     fn light(&self);
     /// The writer's half, once per grace period. `false` when it could not be had: then the period never passes.
@@ -70,6 +80,13 @@ impl SingleCore {
 
 // SAFETY: on one core (`new`'s contract) every store is seen by whatever runs next; only the compiler could reorder.
 unsafe impl Barrier for SingleCore {
+    // A period costs nothing, so what was replaced comes back with the next write.
+    const BATCH: usize = 1;
+    // There are no C callers; what a guard protects is kept by periods alone.
+    const KEEP_PUBLISHES: usize = 0;
+    // A reader that was interrupted does not go on while the writer spins.
+    const PATIENCE: usize = 0;
+
     #[inline(always)]
     fn light(&self) {
         compiler_fence(Ordering::SeqCst);
@@ -81,9 +98,9 @@ unsafe impl Barrier for SingleCore {
     }
 }
 
-/// One reader's line. Two lines apart, since cores fetch lines in pairs.
+/// One reader's line. Two lines apart, since cores fetch lines in pairs; small machines have no lines to share.
 #[derive(Debug)]
-#[repr(align(128))]
+#[cfg_attr(target_pointer_width = "64", repr(align(128)))]
 pub struct Slot {
     /// 0 while outside, else `2 * epoch + 1` of the epoch it entered in.
     active: AtomicUsize,
@@ -288,6 +305,14 @@ pub struct Periods<'d, const N: usize, B: Barrier> {
 }
 
 impl<const N: usize, B: Barrier> Grace for Periods<'_, N, B> {
+    const BATCH: usize = B::BATCH;
+    const KEEP_PUBLISHES: usize = B::KEEP_PUBLISHES;
+
+    fn pause(&mut self, attempt: usize) -> bool {
+        core::hint::spin_loop();
+        attempt < B::PATIENCE
+    }
+
     fn begin(&mut self) -> usize {
         if !self.domain.barrier.heavy() {
             return NEVER;

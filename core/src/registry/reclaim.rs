@@ -10,22 +10,30 @@ use super::Writer;
 use crate::aperture::Layout;
 use crate::epoch::{Domain, Grace, NEVER};
 use crate::error::{Error, Result};
-use crate::list::Lists;
+use crate::list::{KEEP_EPOCHS, Lists};
 use crate::pool::{Chain, Memory, Pool};
 use crate::snapshot::{GpuvmRoots, Snapshot};
 use crate::tree::edit::{Limbo, Nodes};
 
-/// Publishes per grace period.
-pub const BATCH: usize = if cfg!(loom) {
-    1
-} else if cfg!(test) {
-    8
-} else {
-    1024
+/// Publishes per grace period, unless the domain says otherwise. A machine with small addresses has little memory.
+pub const BATCH: usize = match () {
+    _ if cfg!(loom) => 1,
+    _ if cfg!(test) => 8,
+    _ if cfg!(target_pointer_width = "64") => 1024,
+    _ => 8,
 };
 
-/// Publishes whose leftovers may wait for readers before writes are refused.
-pub const MAX_WAITING: usize = 32 * BATCH;
+/// Batches whose leftovers may wait for readers before writes are refused.
+const MAX_BATCHES: usize = 32;
+
+/// Publishes whose leftovers may wait for readers before writes are refused, unless the domain has batches of its own.
+pub const MAX_WAITING: usize = MAX_BATCHES * BATCH;
+
+/// Periods that are begun when memory is short: as many as end the lists of the last publish, and one under way before.
+const EARLY_PERIODS: usize = KEEP_EPOCHS + 2;
+
+/// Waiting lists that a short period looks at.
+const EARLY_LISTS: usize = 8;
 
 /// Publishes between two questions whether there is any reader: the question costs as much as a small edit.
 const HANDFUL: usize = if cfg!(loom) {
@@ -102,15 +110,39 @@ impl Retired {
     }
 }
 
-impl<D: Domain, M: Memory> Writer<'_, D, M> {
+/// The writer's side of `D`.
+type GraceOf<'r, D> = <D as Domain>::Grace<'r>;
+
+impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
+    const BATCH: usize = <GraceOf<'r, D> as Grace>::BATCH;
+    const MAX_WAITING: usize = MAX_BATCHES * Self::BATCH;
+
+    /// A period costs nothing and memory is little: what was replaced comes back with the next write.
+    const LITTLE: bool = Self::BATCH == 1 && !cfg!(loom);
+
     /// Makes the next `edits` inserts, replacements and removals impossible to fail for want of memory.
     /// [`Error::ReadersStalled`] when too much waits for a reader that does not move.
     pub fn reserve(&mut self, edits: usize) -> Result<()> {
         self.reclaim_at_times();
-        if self.retired.publishes >= MAX_WAITING {
+        if self.retired.publishes >= Self::MAX_WAITING {
             self.wait_for_readers()?;
         }
         self.top_up(edits)
+    }
+
+    /// The same for one replacement, which needs less.
+    pub(crate) fn reserve_in_place(&mut self) -> Result<()> {
+        self.reclaim_at_times();
+        if self.retired.publishes >= Self::MAX_WAITING {
+            self.wait_for_readers()?;
+        }
+        self.top_up_in_place()
+    }
+
+    /// The same for one removal, which a stalled reader must not refuse.
+    pub(crate) fn reserve_removal(&mut self) -> Result<()> {
+        self.reclaim_at_times();
+        self.top_up_in_place()
     }
 
     /// The same for verbs that end or unmap something, which a stalled reader must not refuse: they go on for as long as
@@ -122,10 +154,30 @@ impl<D: Domain, M: Memory> Writer<'_, D, M> {
 
     /// The part of `reserve` that an edit repeats: does nothing when the verb has reserved.
     pub(super) fn top_up(&mut self, edits: usize) -> Result<()> {
+        self.grow(edits).or_else(|_| {
+            self.reclaim_early();
+            self.grow(edits)
+        })
+    }
+
+    /// The same for one replacement or removal. Succeeds after every insertion that did, however full the memory is,
+    /// unless a reader holds what was replaced.
+    pub(super) fn top_up_in_place(&mut self) -> Result<()> {
+        self.grow_in_place().or_else(|_| {
+            self.reclaim_early();
+            self.grow_in_place()
+        })
+    }
+
+    fn grow_in_place(&mut self) -> Result<()> {
         let (height, userptrs) = (self.snapshot().height(), self.snapshot().userptrs.height());
-        if !self.pools.nodes.hold(edits, height, userptrs) {
-            self.pools.nodes.reserve(edits, height, userptrs, &mut self.memory)?;
-        }
+        self.pools.nodes.reserve_in_place(height, userptrs, &mut self.memory)?;
+        self.grow_versions(1)
+    }
+
+    /// Room for versions themselves.
+    #[inline(always)]
+    fn grow_versions(&mut self, edits: usize) -> Result<()> {
         self.pools.snapshots.reserve(edits, &mut self.memory)?;
         if self.layout().gpuvm_count > 0 {
             self.pools.gpuvms.reserve(edits, &mut self.memory)?;
@@ -133,11 +185,20 @@ impl<D: Domain, M: Memory> Writer<'_, D, M> {
         Ok(())
     }
 
+    #[inline(always)]
+    fn grow(&mut self, edits: usize) -> Result<()> {
+        let (height, userptrs) = (self.snapshot().height(), self.snapshot().userptrs.height());
+        if !self.pools.nodes.hold(edits, height, userptrs) {
+            self.pools.nodes.reserve(edits, height, userptrs, &mut self.memory)?;
+        }
+        self.grow_versions(edits)
+    }
+
     #[cold]
     fn wait_for_readers(&mut self) -> Result<()> {
         for attempt in 0.. {
             self.reclaim();
-            if self.retired.publishes < MAX_WAITING {
+            if self.retired.publishes < Self::MAX_WAITING {
                 return Ok(());
             }
             if !self.grace.pause(attempt) {
@@ -147,9 +208,9 @@ impl<D: Domain, M: Memory> Writer<'_, D, M> {
         Err(Error::ReadersStalled)
     }
 
-    /// Reclaims once per [`HANDFUL`] publishes.
+    /// Reclaims once per [`HANDFUL`] publishes, or with each where memory is little.
     fn reclaim_at_times(&mut self) {
-        if self.snapshot().generation.wrapping_sub(self.reclaimed) >= HANDFUL {
+        if Self::LITTLE || self.snapshot().generation.wrapping_sub(self.reclaimed) >= HANDFUL {
             self.reclaim();
         }
     }
@@ -160,20 +221,45 @@ impl<D: Domain, M: Memory> Writer<'_, D, M> {
         if self.grace.alone() {
             return self.reclaim_all();
         }
-        if let Some((mut period, mut batch)) = self.waiting.take() {
-            if period == NEVER {
-                period = self.grace.begin();
-            }
-            if self.grace.passed(period) {
-                self.pools.take_back(&mut batch);
-                self.turn(batch.publishes);
-            } else {
-                self.waiting = Some((period, batch));
+        self.end_period();
+        if self.waiting.is_none() && self.retired.publishes >= Self::BATCH {
+            self.begin_period();
+            if Self::LITTLE {
+                // Mostly it has passed by now.
+                self.end_period();
             }
         }
-        if self.waiting.is_none() && self.retired.publishes >= BATCH {
-            let batch = core::mem::replace(&mut self.retired, Retired::new());
-            self.waiting = Some((self.grace.begin(), batch));
+    }
+
+    /// Everything retired starts to wait.
+    fn begin_period(&mut self) {
+        let batch = core::mem::replace(&mut self.retired, Retired::new());
+        self.waiting = Some((self.grace.begin(), batch));
+    }
+
+    /// Takes back what waits, if its period has passed.
+    #[inline(always)]
+    fn end_period(&mut self) {
+        let Some((mut period, mut batch)) = self.waiting.take() else { return };
+        if period == NEVER {
+            period = self.grace.begin();
+        }
+        if self.grace.passed(period) {
+            self.pools.take_back(&mut batch);
+            self.turn(batch.publishes);
+        } else {
+            self.waiting = Some((period, batch));
+        }
+    }
+
+    /// Memory is short: takes back what no reader holds, though no batch is full, and lists whose time has come.
+    #[cold]
+    pub(super) fn reclaim_early(&mut self) {
+        for _ in 0..EARLY_PERIODS {
+            if self.waiting.is_none() {
+                self.begin_period();
+            }
+            self.end_period();
         }
     }
 
@@ -185,7 +271,7 @@ impl<D: Domain, M: Memory> Writer<'_, D, M> {
         }
         self.pools.take_back(&mut self.retired);
         // Lists given to C callers live by the count of publishes and periods, readers or not.
-        if self.retired.publishes >= BATCH {
+        if self.retired.publishes >= Self::BATCH {
             let publishes = core::mem::take(&mut self.retired.publishes);
             self.turn(publishes);
         }
@@ -195,6 +281,9 @@ impl<D: Domain, M: Memory> Writer<'_, D, M> {
     fn turn(&mut self, publishes: usize) {
         self.passed += 1;
         let generation = self.snapshot().generation;
-        self.lists.reclaim(generation, self.passed, publishes, &mut self.memory);
+        // A period begun early ends few publishes, and may end lists all the same.
+        let limit = publishes.max(EARLY_LISTS);
+        let keep = <GraceOf<'r, D> as Grace>::KEEP_PUBLISHES;
+        self.lists.reclaim(generation, self.passed, keep, limit, &mut self.memory);
     }
 }

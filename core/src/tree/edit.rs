@@ -50,23 +50,35 @@ impl Nodes {
         userptrs: usize,
         memory: &mut impl Memory,
     ) -> Result<()> {
-        self.leaves.reserve(edits.saturating_mul(4), memory)?;
+        self.leaves.reserve(edits.saturating_mul(LEAVES_PER_EDIT), memory)?;
         self.branches.reserve(worst(edits, height), memory)?;
         self.reaching.reserve(worst(edits, userptrs), memory)
     }
 
-    /// Whether they are so already.
+    /// The same for one replacement or removal, which takes one node per level, and gives back as many: what an insertion
+    /// leaves over is enough.
+    pub(crate) fn reserve_in_place(&mut self, height: usize, userptrs: usize, memory: &mut impl Memory) -> Result<()> {
+        self.leaves.reserve(2, memory)?;
+        self.branches.reserve(height, memory)?;
+        self.reaching.reserve(userptrs, memory)
+    }
+
+    /// Whether [`Nodes::reserve`] has nothing to do.
     #[inline]
     pub(crate) fn hold(&self, edits: usize, height: usize, userptrs: usize) -> bool {
-        self.leaves.available() >= edits.saturating_mul(4)
+        self.leaves.available() >= edits.saturating_mul(LEAVES_PER_EDIT)
             && self.branches.available() >= worst(edits, height)
             && self.reaching.available() >= worst(edits, userptrs)
     }
 }
 
+/// Leaves that one edit may take: two in each of two trees.
+pub(crate) const LEAVES_PER_EDIT: usize = 4;
+
 /// Each edit takes at most two nodes per level and a new top; the tree grows by a level.
-fn worst(edits: usize, height: usize) -> usize {
-    let levels = height.saturating_add(edits).min(MAX_HEIGHT);
+pub(crate) const fn worst(edits: usize, height: usize) -> usize {
+    let levels = height.saturating_add(edits);
+    let levels = if levels < MAX_HEIGHT { levels } else { MAX_HEIGHT };
     edits.saturating_mul(2 * levels + 1)
 }
 

@@ -1,0 +1,180 @@
+//! A registry of fixed capacity, fit for a `static`: no allocator, every byte known before the program runs.
+//!
+//! The same trees, look-up and lists as everywhere, over a [`Region`]. [`Capacity`] says how many bytes a number of
+//! objects needs at worst, whatever order they come and go in; [`StaticRegistry`] puts that many beside a registry. A
+//! write that does not fit is [`Error::NoMemory`] and has changed nothing. Reads are wait-free, from an interrupt
+//! handler too, however far the writer it interrupted had got: they see the version before or the one after.
+//!
+//! ```
+//! use hsakmt_core::address::{Bounds, PageSize};
+//! use hsakmt_core::aperture::{Aperture, Layout};
+//! use hsakmt_core::epoch::slots::SingleCore;
+//! use hsakmt_core::fixed::{Capacity, StaticRegistry};
+//! use hsakmt_core::{flags::MemFlags, info::PointerType, node::NodeId, objects::Object};
+//!
+//! const BYTES: usize = Capacity::objects(32).node_lists(4).bytes();
+//! // SAFETY: this program has one core; readers are its interrupt handlers.
+//! static BUFFERS: StaticRegistry<BYTES, 2, SingleCore> = StaticRegistry::new(unsafe { SingleCore::new() });
+//!
+//! let mut writer = BUFFERS.writer(PageSize::FOUR_KIB)?;
+//! let mut layout = Layout::empty(PageSize::FOUR_KIB);
+//! (layout.svm, layout.dgpu) = (Bounds::new(0x2000_0000, 0x2fff_ffff), true);
+//! writer.set_layout(layout)?;
+//! let (kind, flags, node) = (PointerType::Allocated, MemFlags::NON_PAGED, NodeId(1));
+//! let (start, size) = (0x2000_4000, 0x2000);
+//! writer.insert_object(Aperture::Svm, &Object {
+//!     kind, start, size, cpu: start, node, flags, user_data: 7, registered: &[], mapped: &[node],
+//! })?;
+//!
+//! // In an interrupt handler:
+//! let mut reader = BUFFERS.reader().expect("two places, one taken");
+//! assert_eq!(reader.query_pointer(0x2000_5abc, |info| info.map(|info| info.user_data)), Ok(7));
+//! # Ok::<(), hsakmt_core::error::Error>(())
+//! ```
+
+use crate::address::PageSize;
+use crate::aperture::{Layout, MAX_GPUVM};
+use crate::epoch::slots::{Barrier, Slots};
+use crate::error::{Error, Result};
+use crate::info::PointerInfo;
+use crate::list;
+use crate::pool::Pool;
+use crate::reader::Reader;
+use crate::region::{Blocks, GRAIN, Region};
+use crate::registry::{Registry, Writer};
+use crate::snapshot::{GpuvmRoots, Snapshot};
+use crate::tree::edit::{LEAVES_PER_EDIT, worst};
+use crate::tree::node::{Branch, Leaf, Reach};
+use crate::tree::size::{most_branches, most_height, most_leaves};
+
+/// What a registry must hold at any moment, and so how many bytes it needs and how many steps a look-up can take.
+///
+/// Bytes are what the worst order of writes needs; most need a third of it. Nothing is lost by that: a registry takes
+/// more objects for as long as there is room.
+#[derive(Clone, Copy, Debug)]
+pub struct Capacity {
+    objects: usize,
+    userptrs: usize,
+    lists: usize,
+    apertures: usize,
+    gpuvm: bool,
+    held: usize,
+    edits: usize,
+}
+
+/// Lists that may wait for their end while `node_lists` are in use: two of each publish, for as long as periods keep
+/// them, and two of the write under way.
+const WAITING_LISTS: usize = 2 * (list::KEEP_EPOCHS + 2);
+
+impl Capacity {
+    /// `objects` at a time, in one aperture.
+    pub const fn objects(objects: usize) -> Capacity {
+        Capacity { objects, userptrs: 0, lists: 0, apertures: 1, gpuvm: false, held: 0, edits: 1 }
+    }
+
+    /// Of the objects, as many may be registered host memory, which stands in two indexes.
+    pub const fn userptrs(self, userptrs: usize) -> Capacity {
+        Capacity { userptrs, ..self }
+    }
+
+    /// As many different lists of nodes at a time, of up to 21 ids each. Objects with equal lists share one; the empty
+    /// list is none. Longer ones, up to [`list::MAX_LIST`], take what is left.
+    pub const fn node_lists(self, lists: usize) -> Capacity {
+        Capacity { lists, ..self }
+    }
+
+    /// Objects may lie in as many of the apertures SVM, its alternate, mem handles and CPUVM.
+    pub const fn apertures(self, apertures: usize) -> Capacity {
+        Capacity { apertures, ..self }
+    }
+
+    /// Objects may lie in GPUVM apertures too.
+    pub const fn gpuvm(self) -> Capacity {
+        Capacity { gpuvm: true, ..self }
+    }
+
+    /// A session may be held while as many writes are published. Interrupt handlers that ask and return hold none.
+    pub const fn held_over(self, publishes: usize) -> Capacity {
+        Capacity { held: publishes, ..self }
+    }
+
+    /// A verb may make as many edits at once; the objects' own make one.
+    pub const fn edits(self, edits: usize) -> Capacity {
+        Capacity { edits, ..self }
+    }
+
+    /// Bytes that hold it whatever happens.
+    pub const fn bytes(self) -> usize {
+        let Capacity { objects, userptrs, lists, held, edits, .. } = self;
+        let trees = self.apertures + if self.gpuvm { MAX_GPUVM } else { 0 };
+        let (height, userptr_height) = (most_height(objects), most_height(userptrs));
+        let leaves = most_leaves(objects, trees) + most_leaves(userptrs, 1);
+        let leaves = leaves + edits * LEAVES_PER_EDIT + held * LEAVES_PER_EDIT;
+        let branches = most_branches(objects, trees) + worst(edits, height) + held * 2 * height;
+        let reaching = most_branches(userptrs, 1) + worst(edits, userptr_height) + held * 2 * userptr_height;
+        let lists = if lists == 0 { 0 } else { lists + WAITING_LISTS + 2 * held };
+        let gpuvms = if self.gpuvm { 1 + edits + held } else { 0 };
+        Pool::<Leaf>::bytes_for(leaves, GRAIN)
+            + Pool::<Branch<()>>::bytes_for(branches, GRAIN)
+            + Pool::<Branch<Reach>>::bytes_for(reaching, GRAIN)
+            + Pool::<Snapshot>::bytes_for(1 + edits + held, GRAIN)
+            + Pool::<Layout>::bytes_for(2, GRAIN)
+            + Pool::<GpuvmRoots>::bytes_for(gpuvms, GRAIN)
+            + list::bytes_for(lists, GRAIN)
+    }
+
+    /// The most tree nodes that one look-up visits, hit or miss: one per level of an address index (two indexes on a
+    /// machine without a dGPU), before that two per level of the userptr index. In each it reads two lines of keys,
+    /// without a loop, and at the end one record; in a userptr leaf it may look at each of sixteen records.
+    pub const fn steps(self) -> usize {
+        let indexes = if self.apertures > 1 || self.gpuvm { 2 } else { 1 };
+        let userptrs = if self.userptrs == 0 { 0 } else { 2 * (most_height(self.userptrs) + 1) };
+        userptrs + indexes * (most_height(self.objects) + 1)
+    }
+}
+
+/// The write side of a [`StaticRegistry`].
+pub type StaticWriter<'r, const READERS: usize, B> = Writer<'r, Slots<READERS, B>, Blocks<'r>>;
+
+/// A reader's place in a [`StaticRegistry`].
+pub type StaticReader<'r, const READERS: usize, B> = Reader<'r, Slots<READERS, B>>;
+
+/// A registry with its memory: `BYTES` of it ([`Capacity::bytes`]), and places for `READERS` readers.
+#[derive(Debug)]
+pub struct StaticRegistry<const BYTES: usize, const READERS: usize, B> {
+    registry: Registry<Slots<READERS, B>>,
+    region: Region<BYTES>,
+}
+
+impl<const BYTES: usize, const READERS: usize, B: Barrier> StaticRegistry<BYTES, READERS, B> {
+    /// Closed, until there is a writer. Does not compile where `BYTES` do not hold a single object.
+    pub const fn new(barrier: B) -> Self {
+        const { assert!(BYTES >= Capacity::objects(1).bytes(), "BYTES hold no object: take them from Capacity::bytes") };
+        StaticRegistry { registry: Registry::with_domain(Slots::new(barrier)), region: Region::new() }
+    }
+
+    /// The writer; open and empty. [`Error::AlreadyOpened`] while there is one, and for ever after one that left while
+    /// a reader stood inside.
+    pub fn writer(&self, page: PageSize) -> Result<StaticWriter<'_, READERS, B>> {
+        let blocks = self.region.blocks().ok_or(Error::AlreadyOpened)?;
+        self.registry.writer(page, blocks)
+    }
+
+    /// A place among the readers, for one thread or interrupt handler; `None` when all are taken.
+    pub fn reader(&self) -> Option<StaticReader<'_, READERS, B>> {
+        self.registry.readers().reader()
+    }
+
+    /// One question by whoever has no place: takes one, asks, gives it back. `None` when all are taken.
+    pub fn query_pointer<T>(&self, address: usize, answer: impl FnOnce(Result<PointerInfo<'_>>) -> T) -> Option<T> {
+        Some(self.reader()?.query_pointer(address, answer))
+    }
+
+    /// Counts publishes, see [`Registry::generation`].
+    pub fn generation(&self) -> usize {
+        self.registry.generation()
+    }
+}
+
+#[cfg(test)]
+mod tests;
