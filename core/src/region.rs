@@ -3,7 +3,7 @@
 //!
 //! [`Region`] is the bytes; [`Region::blocks`] lends them, once at a time, to whoever writes. Free pieces are strung
 //! together in order of address and hold their size themselves; a block is cut from the first that is large enough, and
-//! one that comes back is joined with its neighbours. Every size is a multiple of [`GRAIN`], so no piece is too small
+//! one that comes back is joined with its neighbours. Every size is a multiple of one grain, so no piece is too small
 //! to be strung. Only the writer is ever here, and a steady state never is: pools keep what they have.
 
 use core::alloc::Layout;
