@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use comfy_table::{CellAlignment, Table, presets};
 
 use crate::TOLERANCE;
-use crate::expected::Instructions;
+use crate::expected::Numbers;
 
 /// A name with both its numbers, where there are both.
 struct Line<'a> {
@@ -27,17 +27,17 @@ pub(crate) struct Comparison<'a> {
 }
 
 impl<'a> Comparison<'a> {
-    pub(crate) fn new(expected: &'a Instructions, counted: &'a Instructions) -> Comparison<'a> {
+    pub(crate) fn new(expected: &'a Numbers, counted: &'a Numbers) -> Comparison<'a> {
         let names: BTreeSet<&str> = expected.keys().chain(counted.keys()).map(String::as_str).collect();
-        let of = |side: &Instructions, name| side.get(name).copied();
+        let of = |side: &Numbers, name| side.get(name).copied();
         let line = |name| Line { name, expected: of(expected, name), counted: of(counted, name) };
         Comparison { lines: names.into_iter().map(line).collect() }
     }
 
-    /// For people.
-    pub(crate) fn table(&self) -> String {
+    /// For people; `what` is counted.
+    pub(crate) fn table(&self, what: &str) -> String {
         let mut table = Table::new();
-        table.load_style(presets::NOTHING).set_header(["instructions of one", "expected", "counted", "change"]);
+        table.load_style(presets::NOTHING).set_header([what, "expected", "counted", "change"]);
         for line in &self.lines {
             let number = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.1}"));
             let change = line.change().map_or_else(String::new, |change| format!("{:+.1} %", change * 100.0));
@@ -71,7 +71,7 @@ fn moved(line: &Line<'_>) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn numbers(numbers: &[(&str, f64)]) -> Instructions {
+    fn numbers(numbers: &[(&str, f64)]) -> Numbers {
         numbers.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
     }
 
@@ -83,6 +83,6 @@ mod tests {
         let names: Vec<String> =
             comparison.moved().iter().map(|line| line.split(':').next().unwrap_or_default().to_owned()).collect();
         assert_eq!(names, ["down", "gone", "new", "up"]);
-        assert!(comparison.table().contains("+3.0 %"), "{}", comparison.table());
+        assert!(comparison.table("").contains("+3.0 %"), "{}", comparison.table(""));
     }
 }

@@ -1,16 +1,21 @@
 //! Runs `benches/lookups.rs` under callgrind and reads what it counted.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::expected::Instructions;
+use crate::expected::Numbers;
 use crate::package;
 
 /// The compiler that builds here, and for what machine.
 pub(crate) fn compiler() -> Result<String, String> {
-    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    compiler_of(&std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()))
+}
+
+/// What a compiler is.
+pub(crate) fn compiler_of(rustc: &OsStr) -> Result<String, String> {
     let output = Command::new(rustc).arg("-vV").output().map_err(|error| format!("rustc: {error}"))?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
@@ -21,7 +26,7 @@ pub(crate) fn compiler() -> Result<String, String> {
 }
 
 /// Counts everything: name -> instructions of one look-up.
-pub(crate) fn count() -> Result<Instructions, String> {
+pub(crate) fn count() -> Result<Numbers, String> {
     installed("valgrind", "apt-get install valgrind")?;
     installed("iai-callgrind-runner", "cargo install iai-callgrind-runner --version 0.16.1")?;
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
@@ -34,7 +39,7 @@ pub(crate) fn count() -> Result<Instructions, String> {
     if !output.status.success() {
         return Err(format!("counting failed ({}); why stands above\n{text}", output.status));
     }
-    let counted: Result<Instructions, String> = text.lines().filter(|line| line.starts_with('{')).map(read).collect();
+    let counted: Result<Numbers, String> = text.lines().filter(|line| line.starts_with('{')).map(read).collect();
     counted
         .and_then(|counted| if counted.is_empty() { Err(format!("nothing was counted:\n{text}")) } else { Ok(counted) })
 }
@@ -61,7 +66,7 @@ fn read(line: &str) -> Result<(String, f64), String> {
 const LOOK_UPS: f64 = 1_000.0;
 
 /// Where cargo builds: this program is in `<target>/<profile>` or `<target>/<profile>/deps`.
-fn target_folder() -> Result<PathBuf, String> {
+pub(crate) fn target_folder() -> Result<PathBuf, String> {
     let program = std::env::current_exe().map_err(|error| format!("where this program is: {error}"))?;
     let folder = program.parent().unwrap_or(&program);
     let profile = if folder.ends_with("deps") { folder.parent() } else { Some(folder) };

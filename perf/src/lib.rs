@@ -8,8 +8,10 @@
 //! | what | command |
 //! |---|---|
 //! | count and compare | `cargo bench -p hsakmt-perf` |
+//! | run `tests/bare-metal` and compare its sizes | `cargo run -p hsakmt-perf --bin bare-metal` |
 //! | count, and write what was counted down as expected | `cargo run -p hsakmt-perf -- --bless` |
 
+mod bare;
 mod compare;
 mod count;
 mod expected;
@@ -20,7 +22,9 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use compare::Comparison;
-use expected::Expected;
+use expected::{Expected, Numbers};
+
+pub use bare::main as bare_metal;
 
 /// A count may move by this share before it must be looked at.
 pub const TOLERANCE: f64 = 0.02;
@@ -66,32 +70,48 @@ pub fn main() -> ExitCode {
 
 /// Whether all is as expected.
 fn run(arguments: &Arguments) -> Result<bool, String> {
-    let compiler = count::compiler()?;
-    let counted = count::count()?;
-    if arguments.bless {
-        let blessed = Expected { compiler, instructions: counted };
-        let before = Expected::read(&arguments.expected).unwrap_or_default();
-        print!("{}", Comparison::new(&before.instructions, &blessed.instructions).table());
-        blessed.write(&arguments.expected)?;
-        println!("written to {}: commit it together with the reason", arguments.expected.display());
-        return Ok(true);
+    let gate =
+        Gate { what: "instructions of one", skip: "instruction-counts", bless: "cargo run -p hsakmt-perf -- --bless" };
+    gate.settle(&arguments.expected, count::compiler()?, count::count()?, arguments.bless)
+}
+
+/// What becomes of numbers once they are counted.
+struct Gate {
+    what: &'static str,
+    /// The name of what is skipped under another compiler.
+    skip: &'static str,
+    /// How to make the counted numbers the expected ones.
+    bless: &'static str,
+}
+
+impl Gate {
+    /// Writes the numbers down as expected, or compares them: whether all is as expected.
+    fn settle(&self, file: &Path, compiler: String, numbers: Numbers, bless: bool) -> Result<bool, String> {
+        if bless {
+            let blessed = Expected { compiler, numbers };
+            let before = Expected::read(file).unwrap_or_default();
+            print!("{}", Comparison::new(&before.numbers, &blessed.numbers).table(self.what));
+            blessed.write(file)?;
+            println!("written to {}: commit it together with the reason", file.display());
+            return Ok(true);
+        }
+        let expected = Expected::read(file)?;
+        let comparison = Comparison::new(&expected.numbers, &numbers);
+        print!("{}", comparison.table(self.what));
+        if expected.compiler != compiler {
+            println!("SKIP {}: expected ones are of {}, this is {compiler}", self.skip, expected.compiler);
+            return Ok(true);
+        }
+        let moved = comparison.moved();
+        if moved.is_empty() {
+            return Ok(true);
+        }
+        for line in moved {
+            println!("CHANGED {line}");
+        }
+        println!("if this is meant: {}, and say why in the same commit", self.bless);
+        Ok(false)
     }
-    let expected = Expected::read(&arguments.expected)?;
-    let comparison = Comparison::new(&expected.instructions, &counted);
-    print!("{}", comparison.table());
-    if expected.compiler != compiler {
-        println!("SKIP instruction-counts: expected ones are of {}, this is {compiler}", expected.compiler);
-        return Ok(true);
-    }
-    let moved = comparison.moved();
-    if moved.is_empty() {
-        return Ok(true);
-    }
-    for line in moved {
-        println!("CHANGED {line}");
-    }
-    println!("if this is meant: cargo run -p hsakmt-perf -- --bless, and say why in the same commit");
-    Ok(false)
 }
 
 fn package() -> &'static Path {

@@ -18,9 +18,7 @@ use cortex_m::Peripherals;
 use cortex_m::peripheral::syst::SystClkSource;
 use cortex_m_rt::{entry, exception};
 use cortex_m_semihosting::{debug, hprintln};
-use hsakmt_core::info::PointerInfo;
 use hsakmt_core::reader::Reader;
-use hsakmt_core::snapshot::Snapshot;
 use panic_semihosting as _;
 
 use scenario::Random;
@@ -119,13 +117,6 @@ fn SysTick() {
         Some(reader) => watch::look(reader, random),
         None => watch::no_place(),
     }
-}
-
-/// The look-up by itself, for its size to be measured.
-#[unsafe(no_mangle)]
-#[inline(never)]
-pub extern "Rust" fn measured_query_pointer<'s>(snapshot: &'s Snapshot, address: usize) -> PointerInfo<'s> {
-    snapshot.query_pointer(address)
 }
 
 /// Bytes of stack that were ever in use.
