@@ -32,7 +32,7 @@ mod setup;
 mod share;
 mod space;
 mod svm;
-#[cfg(test)]
+#[cfg(all(test, feature = "alloc"))]
 mod tests;
 
 pub use graphics::Graphics;
