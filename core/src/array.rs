@@ -40,9 +40,7 @@ impl<T> Array<T> {
         if wanted <= self.capacity {
             return Ok(());
         }
-        // Powers of two: few sizes, which a source can use again.
-        let least = (LEAST_BYTES / size_of::<T>()).max(1);
-        let capacity = wanted.max(least).checked_next_power_of_two().ok_or(Error::NoMemory)?;
+        let capacity = capacity_for::<T>(wanted).ok_or(Error::NoMemory)?;
         let block = memory.take(layout::<T>(capacity).ok_or(Error::NoMemory)?).ok_or(Error::NoMemory)?.cast::<T>();
         // SAFETY: both have room for `len` values, of which the old row's are initialised; the new one is nobody else's.
         unsafe { self.start.copy_to_nonoverlapping(block, self.len) };
@@ -149,6 +147,22 @@ impl<T> DerefMut for Array<T> {
 impl<T> Drop for Array<T> {
     fn drop(&mut self) {
         assert!(self.capacity == 0 || std::thread::panicking(), "memory of {} values is lost", self.capacity);
+    }
+}
+
+/// How many values a row for `wanted` has room for. Powers of two: few sizes, which a source can use again.
+const fn capacity_for<T>(wanted: usize) -> Option<usize> {
+    let least = LEAST_BYTES / size_of::<T>();
+    let wanted = if wanted > least { wanted } else { least };
+    wanted.checked_next_power_of_two()
+}
+
+/// Bytes of a row for `len` values, in whole `grains`.
+#[cfg(target_has_atomic = "ptr")]
+pub(crate) const fn bytes_for<T>(len: usize, grain: usize) -> usize {
+    match capacity_for::<T>(len) {
+        Some(capacity) => (capacity * size_of::<T>()).next_multiple_of(grain),
+        None => usize::MAX,
     }
 }
 

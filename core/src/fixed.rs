@@ -37,15 +37,18 @@ use crate::aperture::{Layout, MAX_GPUVM};
 use crate::epoch::slots::{Barrier, Slots};
 use crate::error::{Error, Result};
 use crate::info::PointerInfo;
+use crate::ledger;
 use crate::list;
+use crate::manager::machine;
 use crate::pool::Pool;
 use crate::reader::Reader;
 use crate::region::{Blocks, GRAIN, Region};
-use crate::registry::{Registry, Writer};
+use crate::registry::{ENDING_EDITS, Registry, Writer};
 use crate::snapshot::{GpuvmRoots, Snapshot};
 use crate::tree::edit::{LEAVES_PER_EDIT, worst};
 use crate::tree::node::{Branch, Leaf, Reach};
 use crate::tree::size::{most_branches, most_height, most_leaves};
+use crate::va::areas;
 
 /// What a registry must hold at any moment, and so how many bytes it needs and how many steps a look-up can take.
 ///
@@ -60,6 +63,8 @@ pub struct Capacity {
     gpuvm: bool,
     held: usize,
     edits: usize,
+    managed: bool,
+    gpus: usize,
 }
 
 /// Lists that may wait for their end while `node_lists` are in use: two of each publish, for as long as periods keep
@@ -69,7 +74,17 @@ const WAITING_LISTS: usize = 2 * (list::KEEP_EPOCHS + 2);
 impl Capacity {
     /// `objects` at a time, in one aperture.
     pub const fn objects(objects: usize) -> Capacity {
-        Capacity { objects, userptrs: 0, lists: 0, apertures: 1, gpuvm: false, held: 0, edits: 1 }
+        Capacity {
+            objects,
+            userptrs: 0,
+            lists: 0,
+            apertures: 1,
+            gpuvm: false,
+            held: 0,
+            edits: 1,
+            managed: false,
+            gpus: 0,
+        }
     }
 
     /// Of the objects, as many may be registered host memory, which stands in two indexes.
@@ -98,9 +113,12 @@ impl Capacity {
         Capacity { held: publishes, ..self }
     }
 
-    /// A verb may make as many edits at once; the objects' own make one.
-    pub const fn edits(self, edits: usize) -> Capacity {
-        Capacity { edits, ..self }
+    /// Objects are the memory manager's, with its books, of a machine with as many GPUs. Each GPU has a page that is an
+    /// object too, and each new mix of nodes is a list. What a verb may keep beside that is not in it: pieces of scratch
+    /// memory, metadata of graphics buffers.
+    pub const fn managed(self, gpus: usize) -> Capacity {
+        let objects = self.objects + gpus;
+        Capacity { objects, edits: 1 + ENDING_EDITS, managed: true, gpus, apertures: 2, ..self }
     }
 
     /// Bytes that hold it whatever happens.
@@ -121,6 +139,18 @@ impl Capacity {
             + Pool::<Layout>::bytes_for(2, GRAIN)
             + Pool::<GpuvmRoots>::bytes_for(gpuvms, GRAIN)
             + list::bytes_for(lists, GRAIN)
+            + self.books()
+    }
+
+    /// Bytes of what the manager notes besides.
+    const fn books(self) -> usize {
+        if !self.managed {
+            return 0;
+        }
+        // Both parts of a reserved range note their own areas.
+        ledger::bytes_for(self.objects, GRAIN)
+            + 2 * areas::bytes_for(self.objects, GRAIN)
+            + machine::bytes_for(self.gpus, GRAIN)
     }
 
     /// The most tree nodes that one look-up visits, hit or miss: one per level of an address index (two indexes on a

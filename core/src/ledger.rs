@@ -157,6 +157,18 @@ pub(crate) struct Ledger {
     used: usize,
 }
 
+/// Bytes of a ledger for `objects` at a time, in whole `grains`.
+#[cfg(target_has_atomic = "ptr")]
+pub(crate) const fn bytes_for(objects: usize, grain: usize) -> usize {
+    let (mut room, mut chunk, mut bytes) = (0, FIRST, 0);
+    while room < objects {
+        bytes += crate::array::bytes_for::<Slot>(chunk, grain);
+        room += chunk;
+        chunk *= 2;
+    }
+    bytes
+}
+
 /// Which chunk a slot is in, where in it, and how many that chunk holds.
 fn place(id: u32) -> Option<(usize, usize, usize)> {
     let index = usize::try_from(id).ok()?;

@@ -55,7 +55,7 @@ impl<D: Domain, M: Memory> Writer<'_, D, M> {
             kind: object.kind,
         };
         self.check(aperture, &record)?;
-        self.reserve(1)?;
+        self.reserve_plain(1)?;
         let registered = self.intern_nodes(object.registered)?;
         let inserted = self.intern_nodes(object.mapped).and_then(|mapped| {
             let done = self.insert(aperture, Record { registered, mapped, ..record });

@@ -14,7 +14,7 @@
 //! front again and again, so for each alignment the last search is remembered ([`Searched`]): where it ended, the next
 //! one like it begins.
 
-mod areas;
+pub(crate) mod areas;
 
 use areas::{Areas, Gap};
 

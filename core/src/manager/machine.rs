@@ -129,6 +129,11 @@ pub(super) enum SvmSpace {
     },
 }
 
+/// Bytes of what is known of `gpus`, in whole `grains`.
+pub(crate) const fn bytes_for(gpus: usize, grain: usize) -> usize {
+    crate::array::bytes_for::<Gpu>(gpus, grain)
+}
+
 impl SvmSpace {
     pub(super) fn free(self, memory: &mut impl Memory) {
         if let SvmSpace::Reserved { main, alt, .. } = self {

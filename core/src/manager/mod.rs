@@ -22,7 +22,7 @@ mod buffer;
 mod gpu_list;
 mod graphics;
 mod host;
-mod machine;
+pub(crate) mod machine;
 mod map;
 mod mapping;
 mod register;

@@ -24,8 +24,8 @@ use crate::va::{HUGE_PAGE, VaSpace};
 /// The most that a reserved SVM range covers: what the oldest GPUs can address.
 const RESERVE_LIMIT: u64 = (1 << 40) - 1;
 
-/// The least that is worth having.
-const RESERVE_LEAST: u64 = 4 << 30;
+/// The least that is worth having; where addresses are short, whatever the GPU has.
+const RESERVE_LEAST: u64 = if usize::BITS < 64 { HUGE_PAGE as u64 } else { 4 << 30 };
 
 /// The coherent quarter starts and ends at multiples of this.
 const ALT_ALIGN: usize = 0x1_0000;

@@ -32,6 +32,9 @@ pub const MAX_WAITING: usize = MAX_BATCHES * BATCH;
 /// Periods that are begun when memory is short: as many as end the lists of the last publish, and one under way before.
 const EARLY_PERIODS: usize = KEEP_EPOCHS + 2;
 
+/// Edits of a verb that ends an object: it is taken out, and put back if the device refuses.
+pub(crate) const ENDING_EDITS: usize = 2;
+
 /// Waiting lists that a short period looks at.
 const EARLY_LISTS: usize = 8;
 
@@ -120,9 +123,17 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
     /// A period costs nothing and memory is little: what was replaced comes back with the next write.
     const LITTLE: bool = Self::BATCH == 1 && !cfg!(loom);
 
+    /// Edits kept in hand where memory is little: a verb that makes something leaves enough for one that ends it.
+    pub(crate) const ENDING: usize = if Self::LITTLE { ENDING_EDITS } else { 0 };
+
     /// Makes the next `edits` inserts, replacements and removals impossible to fail for want of memory.
     /// [`Error::ReadersStalled`] when too much waits for a reader that does not move.
     pub fn reserve(&mut self, edits: usize) -> Result<()> {
+        self.reserve_plain(edits.saturating_add(Self::ENDING))
+    }
+
+    /// The same without a thought for what may have to end later.
+    pub(crate) fn reserve_plain(&mut self, edits: usize) -> Result<()> {
         self.reclaim_at_times();
         if self.retired.publishes >= Self::MAX_WAITING {
             self.wait_for_readers()?;

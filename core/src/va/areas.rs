@@ -35,6 +35,18 @@ pub(super) struct Gap {
     index: usize,
 }
 
+/// Bytes for `areas` at a time, one to a block at worst, and for every row of blocks on the way there, in whole `grains`.
+#[cfg(target_has_atomic = "ptr")]
+pub(crate) const fn bytes_for(areas: usize, grain: usize) -> usize {
+    let blocks = areas + 1;
+    let (mut rows, mut len) = (0, 1);
+    while len < 2 * blocks {
+        rows += crate::array::bytes_for::<Block>(len, grain);
+        len *= 2;
+    }
+    rows + blocks * crate::array::bytes_for::<Area>(BLOCK, grain)
+}
+
 impl Areas {
     pub(super) const fn new() -> Areas {
         Areas { blocks: Array::new(), spare: Array::new() }

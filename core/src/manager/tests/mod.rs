@@ -6,6 +6,7 @@ mod fake;
 mod alloc;
 mod cases;
 mod failures;
+mod fixed;
 mod import;
 mod lifecycle;
 mod map;
@@ -114,6 +115,10 @@ impl Bench {
     }
 
     fn set_up(&self, manager: &mut TestManager) -> Result<()> {
+        self.with_nodes(|nodes| manager.set_up(nodes, &self.options))
+    }
+
+    fn with_nodes<T>(&self, work: impl FnOnce(&[NodeFacts<'_>]) -> T) -> T {
         let links: Vec<NodeId> = (0..=self.gpus).map(NodeId).collect();
         let node = |gpu: u32| NodeFacts {
             gpu_id: if gpu == 0 { GpuId::NONE } else { GpuId(0x1000 + gpu) },
@@ -126,7 +131,7 @@ impl Bench {
         };
         let first = u32::from(self.apu);
         let nodes: Vec<NodeFacts<'_>> = (first..=self.gpus).map(node).collect();
-        manager.set_up(&nodes, &self.options)
+        work(&nodes)
     }
 
     fn start(&self) -> TestManager {
