@@ -147,9 +147,10 @@ impl Capacity {
         if !self.managed {
             return 0;
         }
-        // Both parts of a reserved range note their own areas.
+        // Both parts of a reserved range note their own areas; so does each GPUVM aperture, where its front is one.
+        let spaces = if self.gpuvm { MAX_GPUVM } else { 2 };
         ledger::bytes_for(self.objects, GRAIN)
-            + 2 * areas::bytes_for(self.objects, GRAIN)
+            + spaces * areas::bytes_for(self.objects + 1, GRAIN)
             + machine::bytes_for(self.gpus, GRAIN)
     }
 

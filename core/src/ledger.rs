@@ -185,13 +185,13 @@ impl Ledger {
     }
 
     /// How many objects are noted.
-    #[cfg(test)]
+    #[cfg(all(test, feature = "alloc"))]
     pub(crate) fn len(&self) -> usize {
         self.used
     }
 
     /// Whether there is none.
-    #[cfg(test)]
+    #[cfg(all(test, feature = "alloc"))]
     pub(crate) fn is_empty(&self) -> bool {
         self.used == 0
     }

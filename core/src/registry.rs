@@ -291,7 +291,7 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
     /// Other bounds, page size or node table, with the objects kept. Publishes.
     pub fn set_layout(&mut self, mut layout: Layout) -> Result<()> {
         layout.settle();
-        self.reserve(1)?;
+        self.reserve_plain(1)?;
         self.pools.layouts.reserve(1, &mut self.memory)?;
         let mut next = *self.snapshot();
         let old = core::mem::replace(&mut next.layout, self.pools.layouts.make(layout).ok_or(Error::NoMemory)?);

@@ -101,7 +101,7 @@ impl VaSpace {
     }
 
     /// What is owned, in address order.
-    #[cfg(test)]
+    #[cfg(all(test, feature = "alloc"))]
     pub(crate) fn areas(&self) -> std::vec::Vec<Area> {
         self.areas.iter().copied().collect()
     }

@@ -35,10 +35,11 @@ pub(super) struct Gap {
     index: usize,
 }
 
-/// Bytes for `areas` at a time, one to a block at worst, and for every row of blocks on the way there, in whole `grains`.
+/// Bytes for `areas` at a time, and for every row of blocks on the way there, in whole `grains`. At worst all blocks but
+/// one have a single area, and that one had to be full to make the last.
 #[cfg(target_has_atomic = "ptr")]
 pub(crate) const fn bytes_for(areas: usize, grain: usize) -> usize {
-    let blocks = areas + 1;
+    let blocks = 1 + if areas <= BLOCK { 1 } else { areas - BLOCK + 2 };
     let (mut rows, mut len) = (0, 1);
     while len < 2 * blocks {
         rows += crate::array::bytes_for::<Block>(len, grain);
@@ -187,7 +188,7 @@ impl Areas {
         }
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, feature = "alloc"))]
     pub(super) fn iter(&self) -> impl Iterator<Item = &Area> {
         self.blocks.iter().flat_map(|block| block.areas.iter())
     }

@@ -2,12 +2,21 @@
 
 use hsakmt_core::aperture::Aperture;
 use hsakmt_core::error::Result;
+use hsakmt_core::fixed::Capacity;
 use hsakmt_core::info::PointerType;
 use hsakmt_core::objects::Object;
 
 use crate::memory::{self, BoardWriter};
 use crate::scenario::{Random, layout, object};
 use crate::watch::{DEVICE, PAGE};
+
+/// What a static of some capacities takes here.
+pub const CAPACITIES: [(&str, Capacity); 4] = [
+    ("capacity-of-16", Capacity::objects(16)),
+    ("capacity-of-100", Capacity::objects(100)),
+    ("capacity-of-1000", Capacity::objects(1000)),
+    ("capacity-of-100-managed", Capacity::objects(100).node_lists(8).managed(2)),
+];
 
 /// As many as fit in any case.
 const OBJECTS: usize = 160;

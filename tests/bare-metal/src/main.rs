@@ -8,6 +8,9 @@
 #![no_main]
 
 mod cost;
+#[path = "../../../core/examples/firmware/device.rs"]
+mod device;
+mod managed;
 mod memory;
 mod scenario;
 mod watch;
@@ -79,6 +82,9 @@ fn run() -> bool {
         }
         Err(error) => hprintln!("WRONG {:?}", error),
     }
+    for (name, capacity) in cost::CAPACITIES {
+        hprintln!("{}-bytes {}", name, capacity.bytes());
+    }
     let enough = counts.during_write >= ENOUGH && counts.saw_old > 0 && counts.saw_new > 0;
     if !enough {
         hprintln!("WRONG too few interrupts in the middle of writes");
@@ -91,7 +97,11 @@ fn watched() -> Result<(), scenario::Fault> {
     let mut writer = memory::writer().map_err(scenario::Fault::Write)?;
     let mut reader = memory::reader().ok_or(scenario::Fault::NeverFull)?;
     WATCHING.store(true, Ordering::Release);
-    let outcome = scenario::run(&mut writer, &mut reader);
+    let outcome = scenario::run(&mut writer, &mut reader).and_then(|()| {
+        drop(writer);
+        let writer = memory::writer().map_err(scenario::Fault::Write)?;
+        managed::run(writer, &mut reader)
+    });
     WATCHING.store(false, Ordering::Release);
     outcome
 }

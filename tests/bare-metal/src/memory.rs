@@ -32,10 +32,12 @@ mod place {
     use hsakmt_core::region::Blocks;
 
     use super::*;
+    use crate::device::Device;
     use crate::watch::{PLACES, READERS};
 
     /// The main loop keeps a session over three writes now and then.
-    pub const BYTES: usize = Capacity::objects(PLACES).userptrs(PLACES / 4).node_lists(8).held_over(4).bytes();
+    pub const BYTES: usize =
+        Capacity::objects(PLACES).userptrs(PLACES / 4).node_lists(8).held_over(4).managed(Device::GPUS.len()).bytes();
 
     static REGISTRY: StaticRegistry<BYTES, READERS, SingleCore> = StaticRegistry::new(one_core());
 
@@ -66,7 +68,7 @@ mod place {
     use super::*;
 
     /// The allocator's.
-    pub const BYTES: usize = 40 * 1024;
+    pub const BYTES: usize = 64 * 1024;
 
     #[global_allocator]
     static ALLOCATOR: LlffHeap = LlffHeap::empty();

@@ -38,6 +38,8 @@ pub enum Fault {
     Session(usize),
     /// Nothing was refused.
     NeverFull,
+    /// Buffers that the device still has.
+    Left(usize),
 }
 
 impl fmt::Display for Fault {
@@ -46,6 +48,7 @@ impl fmt::Display for Fault {
             Fault::Write(error) => write!(f, "a write ended with {error:?}"),
             Fault::Answer(address) => write!(f, "{address:#x} is not what was written"),
             Fault::Session(address) => write!(f, "{address:#x} changed under a session"),
+            Fault::Left(buffers) => write!(f, "{buffers} buffers are left on the device"),
             Fault::NeverFull => write!(f, "nothing was ever full"),
         }
     }
@@ -62,7 +65,7 @@ impl Random {
         self.0
     }
 
-    fn below(&mut self, limit: usize) -> usize {
+    pub fn below(&mut self, limit: usize) -> usize {
         self.next() as usize % limit
     }
 }
@@ -139,7 +142,7 @@ fn next_state(place: usize, random: &mut Random) -> State {
 }
 
 /// Tells the handler before and after.
-fn announced(place: usize, next: State, work: impl FnOnce(State) -> Result<()>) -> Result<()> {
+pub fn announced(place: usize, next: State, work: impl FnOnce(State) -> Result<()>) -> Result<()> {
     let old = watch::now(place);
     watch::begin(place, next);
     let outcome = work(old);
@@ -148,11 +151,9 @@ fn announced(place: usize, next: State, work: impl FnOnce(State) -> Result<()>) 
 }
 
 /// The main loop's own questions: the state as written, nothing else.
-fn check(reader: &mut Reader<'static, Domain>, place: usize, random: &mut Random) -> Result<(), Fault> {
-    let addresses =
-        [DEVICE + place * STRIDE, DEVICE + place * STRIDE + random.below(STRIDE), HOST + place * STRIDE + 0x200];
-    for address in addresses {
-        let state = watch::now(place);
+pub fn check(reader: &mut Reader<'static, Domain>, place: usize, random: &mut Random) -> Result<(), Fault> {
+    let state = watch::now(place);
+    for address in watch::addresses(place, state, random.next() as usize) {
         let right =
             reader.query_pointer(address, |info| info.is_ok_and(|info| watch::is_right(&state, address, &info)));
         if !right {

@@ -29,7 +29,7 @@ pub const PLACES: usize = 48;
 pub const STRIDE: usize = 0x1_0000;
 
 /// Where the GPU sees the first place.
-pub const DEVICE: usize = 0x8000_0000;
+pub const DEVICE: usize = 0xa000_0000;
 
 /// Where the host has the first userptr.
 pub const HOST: usize = 0x4000_0000;
@@ -76,6 +76,10 @@ impl fmt::Display for Wrong {
 struct Table {
     now: [State; PLACES],
     pending: Option<(usize, State)>,
+    /// The write will be taken back: the new state may be followed by the old.
+    back_again: bool,
+    /// A place not to be looked at.
+    hidden: Option<usize>,
     seen_new: bool,
     counts: Counts,
     wrong: Vec<Wrong, 4>,
@@ -85,6 +89,8 @@ struct Table {
 static TABLE: Mutex<RefCell<Table>> = Mutex::new(RefCell::new(Table {
     now: [None; PLACES],
     pending: None,
+    back_again: false,
+    hidden: None,
     seen_new: false,
     counts: Counts { interrupts: 0, asked: 0, during_write: 0, saw_old: 0, saw_new: 0, writes: 0 },
     wrong: Vec::new(),
@@ -99,9 +105,21 @@ fn with<T>(work: impl FnOnce(&mut Table) -> T) -> T {
 pub fn begin(place: usize, next: State) {
     with(|table| {
         table.pending = Some((place, next));
+        table.back_again = false;
         table.seen_new = false;
         table.counts.writes += 1;
     });
+}
+
+/// The same for a write that the device will refuse: `place` may be nothing for a while, and is as before in the end.
+pub fn begin_refused(place: usize) {
+    begin(place, None);
+    with(|table| table.back_again = true);
+}
+
+/// `place` is not to be looked at, until it is `None`.
+pub fn hide(place: Option<usize>) {
+    with(|table| table.hidden = place);
 }
 
 /// The write is over: `place` is as announced, or as before if it was refused.
@@ -111,7 +129,7 @@ pub fn end(happened: bool) {
         let Some((place, next)) = table.pending.take() else { return };
         if happened {
             table.now[place] = next;
-        } else if seen_new {
+        } else if seen_new && !table.back_again {
             table.any_wrong = true;
         }
     });
@@ -150,6 +168,9 @@ pub fn look(reader: &mut Reader<'static, Domain>, random: u32) {
             Some((place, _)) if !chosen.is_multiple_of(4) => place,
             _ => chosen % PLACES,
         };
+        if table.hidden == Some(place) {
+            return;
+        }
         let mut session = reader.session();
         match session.snapshot() {
             Ok(snapshot) => table.compare(place, snapshot, chosen >> 8),
@@ -160,10 +181,8 @@ pub fn look(reader: &mut Reader<'static, Domain>, random: u32) {
 
 impl Table {
     fn compare(&mut self, place: usize, snapshot: &Snapshot, random: usize) {
-        let offset = random % STRIDE;
-        let (device, host) = (DEVICE + place * STRIDE, HOST + place * STRIDE);
-        let addresses = [device, device + offset, device + STRIDE - 1, host + offset % (2 * PAGE)];
         let (old, pending) = (self.now[place], self.pending.filter(|(at, _)| *at == place));
+        let addresses = addresses(place, old.or(pending.and_then(|(_, new)| new)), random);
         self.counts.asked += addresses.len() as u32;
         let fits =
             |state: &State| addresses.iter().find(|at| !is_right(state, **at, &measured_query_pointer(snapshot, **at)));
@@ -171,7 +190,9 @@ impl Table {
         let not_new = pending.map_or(not_old, |(_, new)| fits(&new));
         match (not_old, not_new, pending) {
             (Some(address), Some(_), _) => self.report(*address, snapshot, false),
-            (None, Some(address), Some(_)) if self.seen_new => self.report(*address, snapshot, true),
+            (None, Some(address), Some(_)) if self.seen_new && !self.back_again => {
+                self.report(*address, snapshot, true)
+            }
             (None, Some(_), Some(_)) => self.counts.saw_old += 1,
             (Some(_), None, _) => {
                 self.seen_new = true;
@@ -186,6 +207,21 @@ impl Table {
         let PointerInfo { kind, user_data, .. } = snapshot.query_pointer(address);
         // Only the first few are kept.
         let _ = self.wrong.push(Wrong { address, kind, user_data, went_back });
+    }
+}
+
+/// Addresses worth asking about: of the object, wherever it is, and of the place.
+pub fn addresses(place: usize, state: State, random: usize) -> [usize; 4] {
+    let host = HOST + place * STRIDE + random % (2 * PAGE);
+    match state {
+        Some(object) if object.kind == PointerType::RegisteredUser => {
+            let extent = extent(&object);
+            [object.start, object.start + random % extent, object.start + extent - 1, host]
+        }
+        _ => {
+            let start = DEVICE + place * STRIDE;
+            [start, start + random % STRIDE, start + STRIDE - 1, host]
+        }
     }
 }
 
@@ -215,7 +251,12 @@ pub fn is_right(state: &State, address: usize, info: &PointerInfo<'_>) -> bool {
 
 fn holds(object: &Object<'_>, address: usize) -> bool {
     let userptr = object.kind == PointerType::RegisteredUser;
-    let extent = if userptr { (object.cpu % PAGE + object.size).next_multiple_of(PAGE) } else { object.size };
-    let by_device = (object.start..object.start + extent).contains(&address);
+    let by_device = (object.start..object.start + extent(object)).contains(&address);
     by_device || (userptr && (object.cpu..object.cpu + object.size).contains(&address))
+}
+
+/// Bytes from its start that are its own.
+fn extent(object: &Object<'_>) -> usize {
+    let userptr = object.kind == PointerType::RegisteredUser;
+    if userptr { (object.cpu % PAGE + object.size).next_multiple_of(PAGE) } else { object.size }
 }

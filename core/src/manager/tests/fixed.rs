@@ -39,7 +39,7 @@ fn make(m: &mut FixedManager<'_>, n: usize) -> Result<Thing> {
         m.register(address, 2 * P + n).map(|()| Thing::Userptr(address))
     } else {
         let flags = if n % 4 == 2 { MemFlags::HOST_ACCESS } else { VRAM };
-        m.allocate(if n % 2 == 0 { G1 } else { G2 }, (1 + n % 5) * P, 0, flags, 0).map(Thing::Memory)
+        m.allocate(if n.is_multiple_of(2) { G1 } else { G2 }, (1 + n % 5) * P, 0, flags, 0).map(Thing::Memory)
     }
 }
 
