@@ -19,7 +19,7 @@ use hsakmt_core::node::{GpuId, NodeId};
 const BUSY: Errno = Errno(16);
 
 /// Buffers that the hardware's table holds.
-const BUFFERS: usize = 160;
+const BUFFERS: usize = if usize::BITS == 32 { 160 } else { 1000 };
 
 /// One entry of the hardware's table.
 struct Buffer {

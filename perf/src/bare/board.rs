@@ -61,11 +61,11 @@ impl Board {
     pub(super) fn build_and_run(&self, features: &str) -> Result<Run, String> {
         let target = count::target_folder()?.join("bare-metal");
         let mut build = Command::new(CARGO);
-        build.current_dir(&self.program).args(["build", "--locked", "--release", "--target", TARGET]);
-        build.args(["-Zbuild-std=core,alloc", "--features", features]).arg("--target-dir").arg(&target);
+        build.current_dir(&self.program).args(["build", "--locked", "--release", "--features", features]);
+        build.arg("--target-dir").arg(&target);
         build.env("RUSTC", RUSTC).env("RUSTC_BOOTSTRAP", "1");
-        build.env("RUSTFLAGS", "-Clinker=arm-none-eabi-ld -Clinker-flavor=ld");
-        for outer in ["CARGO_ENCODED_RUSTFLAGS", "RUSTUP_TOOLCHAIN", "RUSTC_WRAPPER"] {
+        // What else it needs stands in the program's own .cargo/config.toml.
+        for outer in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "RUSTUP_TOOLCHAIN", "RUSTC_WRAPPER"] {
             build.env_remove(outer);
         }
         said(&mut build)?;

@@ -79,8 +79,9 @@ mod place {
 
     pub fn init() {
         static mut BYTES_OF_HEAP: [u64; BYTES / 8] = [0; BYTES / 8];
+        let start = (&raw mut BYTES_OF_HEAP).addr();
         // SAFETY: called once, before anything allocates; nobody else has the array.
-        unsafe { ALLOCATOR.init((&raw mut BYTES_OF_HEAP).addr(), BYTES) }
+        unsafe { ALLOCATOR.init(start, BYTES) }
     }
 
     pub fn writer(page: PageSize) -> Result<BoardWriter> {
