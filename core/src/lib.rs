@@ -23,13 +23,20 @@
 //! | [`snapshot`], `lookup`, `many` | everything at one instant, THE READ PATH, and many look-ups side by side |
 //! | [`epoch`] | when retired memory may be reused: crossbeam-epoch, or fixed reader slots |
 //! | [`pool`], `primitive` | where memory comes from; the one door to atomics |
+//! | [`region`], [`fixed`] | a fixed piece of memory, and a registry in a `static` over it |
 //! | [`registry`], [`reader`] | one writer, many readers, the single store that connects them |
 //! | [`objects`] | the write side for whoever keeps their own books |
 //! | [`driver`] | what a device must answer |
 //! | `ledger`, `va`, [`manager`] | what only the writer knows, whose addresses are whose, and every verb with its undo |
 //!
-//! The crate is `no_std`. All of it stands over whatever [`pool::Memory`] the caller has; feature `alloc` (default) adds the
-//! global allocator as one ([`pool::Heap`]) and the crossbeam-epoch domain.
+//! The crate is `no_std`; [`docs::embedded`] says what it needs and costs without an operating system.
+//!
+//! | feature | default | adds |
+//! |---|---|---|
+//! | none | | everything in the table above but crossbeam: the registry and the memory manager over any [`pool::Memory`], in a `static` ([`fixed`]) or wherever the caller has bytes |
+//! | `alloc` | yes | [`pool::Heap`], the crossbeam-epoch domain, [`Registry::new`](registry::Registry::new) |
+//!
+//! Rust 1.88 or later.
 //!
 //! # Example
 //! ```
@@ -64,6 +71,8 @@ pub mod address;
 pub mod aperture;
 #[allow(unsafe_code)]
 mod array;
+#[cfg(target_has_atomic = "ptr")]
+pub mod docs;
 pub mod driver;
 #[cfg(target_has_atomic = "ptr")]
 #[allow(unsafe_code)]
