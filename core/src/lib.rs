@@ -71,7 +71,7 @@ pub mod address;
 pub mod aperture;
 #[allow(unsafe_code)]
 mod array;
-#[cfg(target_has_atomic = "ptr")]
+#[cfg(all(target_has_atomic = "ptr", not(loom)))]
 pub mod docs;
 pub mod driver;
 #[cfg(target_has_atomic = "ptr")]

@@ -380,7 +380,7 @@ mod tests {
         let now = KEEP_PUBLISHES;
         assert_eq!(intern(&mut lists, &[1]), popular);
         lists.release(popular, now, KEEP_EPOCHS);
-        lists.reclaim(now, KEEP_EPOCHS, 100, &mut Heap);
+        lists.reclaim(now, KEEP_EPOCHS, KEEP_PUBLISHES, 100, &mut Heap);
         assert_eq!(lists.small.available(), before + 48, "all but the popular one");
         // SAFETY: no list is used after this.
         unsafe { lists.dissolve(&mut Heap) };
