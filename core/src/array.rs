@@ -158,7 +158,7 @@ const fn capacity_for<T>(wanted: usize) -> Option<usize> {
 }
 
 /// Bytes of a row for `len` values, in whole `grains`.
-#[cfg(target_has_atomic = "ptr")]
+#[cfg(all(target_has_atomic = "ptr", not(loom)))]
 pub(crate) const fn bytes_for<T>(len: usize, grain: usize) -> usize {
     match capacity_for::<T>(len) {
         Some(capacity) => (capacity * size_of::<T>()).next_multiple_of(grain),

@@ -158,7 +158,7 @@ pub(crate) struct Ledger {
 }
 
 /// Bytes of a ledger for `objects` at a time, in whole `grains`.
-#[cfg(target_has_atomic = "ptr")]
+#[cfg(all(target_has_atomic = "ptr", not(loom)))]
 pub(crate) const fn bytes_for(objects: usize, grain: usize) -> usize {
     let (mut room, mut chunk, mut bytes) = (0, FIRST, 0);
     while room < objects {

@@ -106,7 +106,7 @@ const _: () = assert!(size_of::<usize>() != 8 || size_of::<Small>() == 128);
 const LEN_AT: usize = core::mem::offset_of!(Small, len);
 
 /// Bytes of the blocks that hold `count` lists of up to [`SMALL`] ids where memory is little.
-#[cfg(target_has_atomic = "ptr")]
+#[cfg(all(target_has_atomic = "ptr", not(loom)))]
 pub(crate) const fn bytes_for(count: usize, grain: usize) -> usize {
     Pool::<Small>::bytes_for(count, grain)
 }

@@ -244,6 +244,7 @@ impl<T: Copy> Pool<T> {
     }
 
     /// Bytes of the blocks that hold `count` values where memory is little; each block in whole `grains`.
+    #[cfg(not(loom))]
     pub(crate) const fn bytes_for(count: usize, grain: usize) -> usize {
         let slots = few_slots_per_block(size_of::<Slot<T>>());
         let first = size_of::<Block>().next_multiple_of(align_of::<Slot<T>>());

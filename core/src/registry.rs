@@ -18,6 +18,7 @@ mod find;
 mod reclaim;
 
 pub use find::Wanted;
+#[cfg(not(loom))]
 pub(crate) use reclaim::ENDING_EDITS;
 pub use reclaim::{BATCH, MAX_WAITING};
 

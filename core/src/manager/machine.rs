@@ -130,6 +130,7 @@ pub(super) enum SvmSpace {
 }
 
 /// Bytes of what is known of `gpus`, in whole `grains`.
+#[cfg(not(loom))]
 pub(crate) const fn bytes_for(gpus: usize, grain: usize) -> usize {
     crate::array::bytes_for::<Gpu>(gpus, grain)
 }

@@ -11,6 +11,7 @@
 pub(crate) mod edit;
 pub(crate) mod node;
 pub(crate) mod search;
+#[cfg(not(loom))]
 pub(crate) mod size;
 
 use core::marker::PhantomData;
@@ -152,7 +153,7 @@ impl<'s, O: Order> View<'s, O> {
     pub(crate) fn leaf(self, node: NodePtr) -> &'s Leaf {
         #[cfg(loom)]
         crate::pool::reading(node.leaf().as_ptr());
-        #[cfg(test)]
+        #[cfg(all(test, not(loom)))]
         size::visited::one();
         // SAFETY: nodes of a live version are initialised and never written again (`new`'s contract); at height 0 they
         // are leaves (`Root::new` and `edit` keep heights and kinds in step).
@@ -162,7 +163,7 @@ impl<'s, O: Order> View<'s, O> {
     /// The branch behind a pointer found above height 0 of this view.
     #[inline(always)]
     pub(crate) fn branch(self, node: NodePtr) -> &'s Branch<O::Beside> {
-        #[cfg(test)]
+        #[cfg(all(test, not(loom)))]
         size::visited::one();
         // SAFETY: as in `leaf`; above height 0 nodes are branches, of the index that the view is of.
         unsafe { node.branch().as_ref() }

@@ -37,7 +37,7 @@ pub(super) struct Gap {
 
 /// Bytes for `areas` at a time, and for every row of blocks on the way there, in whole `grains`. At worst all blocks but
 /// one have a single area, and that one had to be full to make the last.
-#[cfg(target_has_atomic = "ptr")]
+#[cfg(all(target_has_atomic = "ptr", not(loom)))]
 pub(crate) const fn bytes_for(areas: usize, grain: usize) -> usize {
     let blocks = 1 + if areas <= BLOCK { 1 } else { areas - BLOCK + 2 };
     let (mut rows, mut len) = (0, 1);
