@@ -2,7 +2,7 @@
 //!
 //! Programs ask about the same few buffers again and again (once per message, on every free), or about all of them in no
 //! order. The first kind is answered here in a third of the time. The second would pay for looking and noting in vain:
-//! after [`PATIENCE`] misses in a row a reader walks straight for the next [`IDLE`] questions.
+//! after `PATIENCE` misses in a row a reader walks straight for the next `IDLE` questions.
 //!
 //! In: a snapshot and an address. Out: the same answer as the walk's. A place names a record and the generation that it
 //! is of; in another generation what it points to is nobody's business and is not touched. Only objects that answer for

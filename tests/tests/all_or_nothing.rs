@@ -62,7 +62,7 @@ fn paged_memory_as_gtt() {
 
 #[test]
 fn an_apu_with_addresses_of_its_own() {
-    on("old-apu", "an_apu_with_addresses_of_its_own", 21);
+    on("old-apu", "an_apu_with_addresses_of_its_own", 20);
 }
 
 #[test]
