@@ -13,7 +13,6 @@ use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
-use std::sync::{MutexGuard, PoisonError};
 
 use hsakmt_core::address::PageSize;
 use hsakmt_core::error::{Error, Result};
@@ -23,6 +22,7 @@ use hsakmt_core::reader::Reader;
 use hsakmt_core::registry::Writer;
 
 use crate::backend::{Backend, open_kfd};
+use crate::lock::Held;
 use crate::memory::Mmap;
 use crate::shared::{CONTEXTS, SHARED, Shelf};
 use crate::thread::{self, Threads};
@@ -66,19 +66,6 @@ pub struct Context {
 struct Locked {
     _lock: Held,
     state: &'static mut State,
-}
-
-/// The shelf's lock, and whose it is.
-struct Held {
-    shelf: &'static Shelf,
-    _guard: MutexGuard<'static, ()>,
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        // Before the guard is dropped: whoever takes the lock next finds it nobody's.
-        self.shelf.holder.store(0, Ordering::Relaxed);
-    }
 }
 
 impl Context {
@@ -285,19 +272,16 @@ impl Context {
     }
 
     /// Takes the lock. [`Error::Failed`] for a thread that has it already: a signal handler or an allocator hook that
-    /// interrupted a verb of its own thread would wait for itself.
+    /// interrupted a verb of its own thread would wait for itself. Nor does a thread wait that has another context's lock:
+    /// two such threads could wait for each other. A writer that panicked has given its lock back: it built its edit aside,
+    /// so what is published is whole.
     #[inline(always)]
     fn lock(self) -> Result<Held> {
         // A fork must never find a lock taken that it does not wipe.
         SHARED.prepare();
         let me = thread::me();
-        if self.shelf.holder.load(Ordering::Relaxed) == me {
-            return Err(Error::Failed);
-        }
-        // A writer that panicked built its edit aside: what is published is whole.
-        let guard = self.shelf.lock.lock().unwrap_or_else(PoisonError::into_inner);
-        self.shelf.holder.store(me, Ordering::Relaxed);
-        Ok(Held { shelf: self.shelf, _guard: guard })
+        let has_none = || SHARED.shelves.iter().all(|shelf| !shelf.lock.is_owned_by(me));
+        self.shelf.lock.take(me, has_none).ok_or(Error::Failed)
     }
 
     /// The state, unless this process has none yet (never opened, or forked).

@@ -8,7 +8,7 @@
 //!
 //! | room | what is in it |
 //! |---|---|
-//! | [`context`] | open, close, fork; [`Context`] with every verb |
+//! | [`context`], `lock` | open, close, fork; [`Context`] with every verb; the lock they take |
 //! | [`shared`] | the memory that readers touch and a fork wipes |
 //! | [`thread`] | a thread's reader slot |
 //! | [`system`], `banks` | the topology snapshot and what is told of it |
@@ -36,6 +36,7 @@ pub mod capi;
 pub mod context;
 pub mod ctypes;
 mod environment;
+mod lock;
 mod machine_api;
 pub mod memory;
 mod memory_api;

@@ -6,13 +6,13 @@
 //!
 //! What must hold for that: every byte of `Shared` is zero when new. `tests` below check it.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering, compiler_fence, fence};
+use std::sync::atomic::{AtomicU32, Ordering, compiler_fence, fence};
 
 use hsakmt_core::epoch::slots::{Barrier, Slots};
 use hsakmt_core::registry::Registry;
 use rustix::thread::{MembarrierCommand, MembarrierQuery, membarrier, membarrier_query};
 
+use crate::lock::Lock;
 use crate::thread::Threads;
 
 /// Contexts a process can have: the primary and the secondary ones.
@@ -26,10 +26,8 @@ pub const SLOTS: usize = if cfg!(test) { 8 } else { 2048 };
 #[repr(C, align(64))]
 pub(crate) struct Shelf {
     pub(crate) registry: Registry<Threads>,
-    /// Taken by whoever writes.
-    pub(crate) lock: Mutex<()>,
-    /// The thread that has it ([`crate::thread::me`]); 0 for none. Relaxed: a thread asks about its own store.
-    pub(crate) holder: AtomicUsize,
+    /// Taken by whoever writes, for the thread [`crate::thread::me`].
+    pub(crate) lock: Lock,
     /// 1 once this process (not its parent) has put a state beside the shelf.
     pub(crate) live: AtomicU32,
     /// 1 while a secondary context has this shelf.
@@ -50,8 +48,7 @@ pub(crate) static SHARED: Shared = Shared {
     shelves: [const {
         Shelf {
             registry: Registry::with_domain(Threads),
-            lock: Mutex::new(()),
-            holder: AtomicUsize::new(0),
+            lock: Lock::new(),
             live: AtomicU32::new(0),
             taken: AtomicU32::new(0),
         }
@@ -148,7 +145,7 @@ mod tests {
             // with zero, since they are made by const constructors into zeroed storage of their own.
             (0..size_of::<T>()).map(|at| unsafe { start.wrapping_add(at).read_volatile() }).collect()
         }
-        static LOCK: Mutex<()> = Mutex::new(());
+        static LOCK: Lock = Lock::new();
         static REGISTRY: Registry<Threads> = Registry::with_domain(Threads);
         static DOMAIN: Slots<2, Membarrier> = Slots::new(Membarrier { registered: AtomicU32::new(0) });
         assert!(bytes(&LOCK).iter().all(|byte| *byte == 0));

@@ -70,6 +70,11 @@ fn case_44_an_allocator_that_calls_back_waits_for_nobody() {
 }
 
 #[test]
+fn a_signal_handler_at_any_instruction_of_a_verb_waits_for_nobody() {
+    run("a_signal_handler_at_any_instruction_of_a_verb_waits_for_nobody", &["--svm", "off"], "signals.c");
+}
+
+#[test]
 fn memory_of_others() {
     run("memory_of_others", &["--svm", "off"], "sharing.c");
 }

@@ -1,0 +1,96 @@
+/* Signal handlers that call the library, at any instruction of a verb: two threads change words of user data in two
+ * contexts as fast as they can, and each is interrupted every 50 us by a handler that does the same. A query is answered
+ * there; a verb is done, or is ERROR if the thread was inside one. Nobody waits for ever. */
+#include "hsakmt/hsakmt.h"
+#include "hsakmt/hsakmtctx.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { SECONDS = 2 };
+
+static HsaKFDContext *contexts[2];
+static void *memory[2];
+static pthread_t threads[2];
+static atomic_ulong hits, done, refused, wrong;
+
+static void query(int which, int known_word) {
+    HsaPointerInfo info;
+    if (hsaKmtQueryPointerInfoCtx(contexts[which], memory[which], &info) || info.SizeInBytes != 0x1000)
+        wrong++;
+    if (known_word && !info.UserData)
+        wrong++;
+}
+
+static void handler(int number) {
+    (void)number;
+    hits++;
+    for (int which = 0; which < 2; which++) {
+        query(which, 0);
+        HSAKMT_STATUS status = hsaKmtSetMemoryUserDataCtx(contexts[which], memory[which], (void *)(uintptr_t)hits);
+        if (status == HSAKMT_STATUS_SUCCESS)
+            done++;
+        else if (status == HSAKMT_STATUS_ERROR)
+            refused++;
+        else
+            wrong++;
+    }
+    /* The timer's signals go to the first thread. */
+    if (pthread_equal(pthread_self(), threads[0]))
+        pthread_kill(threads[1], SIGUSR1);
+}
+
+static void *churn(void *first) {
+    time_t end = time(NULL) + SECONDS;
+    while (time(NULL) < end) {
+        for (uintptr_t turn = 1; turn <= 1000; turn++) {
+            int which = (int)((turn + (uintptr_t)first) % 2);
+            if (hsaKmtSetMemoryUserDataCtx(contexts[which], memory[which], (void *)turn))
+                wrong++;
+            query(which, 1);
+        }
+    }
+    return NULL;
+}
+
+int main(void) {
+    HsaSystemProperties system;
+    HsaMemFlags vram = {.Value = 1};
+    /* A hang is ended by a signal of its own: the timer has taken SIGALRM. */
+    struct itimerspec limit = {.it_value = {.tv_sec = 20}};
+    struct sigevent death = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGKILL};
+    timer_t deadline;
+    if (timer_create(CLOCK_MONOTONIC, &death, &deadline) || timer_settime(deadline, 0, &limit, NULL))
+        return 3;
+    if (hsaKmtOpenKFDCtx(&contexts[0]) || hsaKmtAcquireSystemProperties(&system) ||
+        hsaKmtOpenSecondaryKFDCtx(&contexts[1]))
+        return 1;
+    for (int which = 0; which < 2; which++)
+        if (hsaKmtAllocMemoryCtx(contexts[which], 1, 0x1000, vram, &memory[which]) ||
+            hsaKmtSetMemoryUserDataCtx(contexts[which], memory[which], memory))
+            return 2;
+    struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART};
+    sigaction(SIGALRM, &action, NULL);
+    sigaction(SIGUSR1, &action, NULL);
+    threads[0] = pthread_self();
+    sigset_t timer;
+    sigemptyset(&timer);
+    sigaddset(&timer, SIGALRM);
+    pthread_sigmask(SIG_BLOCK, &timer, NULL);
+    pthread_create(&threads[1], NULL, churn, (void *)1);
+    pthread_sigmask(SIG_UNBLOCK, &timer, NULL);
+    struct itimerval every = {{0, 50}, {0, 50}}, never = {{0, 0}, {0, 0}};
+    setitimer(ITIMER_REAL, &every, NULL);
+    churn(NULL);
+    setitimer(ITIMER_REAL, &never, NULL);
+    /* Joined only now: its last signals come from this thread's handler. */
+    pthread_join(threads[1], NULL);
+    printf("%lu signals: %lu done, %lu refused, %lu wrong\n", hits, done, refused, wrong);
+    return wrong || !hits || !done || !refused ? 4 : 0;
+}
