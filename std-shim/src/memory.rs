@@ -66,7 +66,7 @@ impl Mmap {
         loop {
             // SAFETY: `link` is this value's head or the link of a returned block, which is ours and whole.
             let here = NonNull::new(unsafe { *link })?;
-            // SAFETY: a returned block starts with what `give` wrote.
+            // SAFETY: a returned block starts with what `give` wrote, aligned.
             let Returned { next, layout: known } = unsafe { here.read() };
             if known == layout {
                 // SAFETY: as where `link` was read.
@@ -77,6 +77,15 @@ impl Mmap {
             link = unsafe { &raw mut (*here.as_ptr()).next };
         }
     }
+}
+
+/// What a block of `layout` really takes: room and alignment for a [`Returned`] to stand in it later, and a size that
+/// leaves the next block aligned for one too. `None` past [`ALIGN`], and for a size that no block has.
+fn block(layout: Layout) -> Option<Layout> {
+    let own = Layout::new::<Returned>();
+    let size = layout.size().max(own.size()).checked_next_multiple_of(own.align())?;
+    let align = layout.align().max(own.align());
+    if align > ALIGN { None } else { Layout::from_size_align(size, align).ok() }
 }
 
 fn class(layout: Layout) -> usize {
@@ -99,9 +108,7 @@ fn piece(size: usize) -> Option<*mut u8> {
 // only gets what nobody uses any more.
 unsafe impl Memory for Mmap {
     fn take(&mut self, layout: Layout) -> Option<NonNull<u8>> {
-        if layout.align() > ALIGN || layout.size() < size_of::<Returned>() {
-            return None;
-        }
+        let layout = block(layout)?;
         if layout.size() >= OWN_PIECE {
             return NonNull::new(piece(layout.size())?);
         }
@@ -115,23 +122,25 @@ unsafe impl Memory for Mmap {
             self.next = self.next.saturating_mul(2).min(LARGEST);
             return self.take(layout);
         }
-        let block = self.free.wrapping_add(skip);
-        self.free = block.wrapping_add(layout.size());
+        let start = self.free.wrapping_add(skip);
+        self.free = start.wrapping_add(layout.size());
         self.left -= skip + layout.size();
-        NonNull::new(block)
+        NonNull::new(start)
     }
 
-    unsafe fn give(&mut self, block: NonNull<u8>, layout: Layout) {
+    unsafe fn give(&mut self, start: NonNull<u8>, layout: Layout) {
+        // `take` gave no block without one.
+        let Some(layout) = block(layout) else { return };
         if layout.size() >= OWN_PIECE {
             // SAFETY: by contract the block is a piece of `take` of this size that nobody uses any more.
-            let _ = unsafe { munmap(block.as_ptr().cast(), layout.size()) };
+            let _ = unsafe { munmap(start.as_ptr().cast(), layout.size()) };
             return;
         }
         let Some(first) = self.returned.get_mut(class(layout)) else { return };
-        let returned = block.cast::<Returned>();
-        // SAFETY: by contract the block is ours again; `take` gives none smaller than a `Returned`, and blocks of the
-        // pools and lists are aligned at least as a pointer.
-        unsafe { returned.write_unaligned(Returned { next: *first, layout }) };
+        let returned = start.cast::<Returned>();
+        // SAFETY: by contract the block is ours again, and as `take` rounded its layout (`block`) it has room for a
+        // `Returned` and is aligned for one.
+        unsafe { returned.write(Returned { next: *first, layout }) };
         *first = returned.as_ptr();
     }
 }
@@ -158,5 +167,30 @@ mod tests {
         unsafe { memory.give(block, layouts[0]) };
         assert_eq!(memory.take(layouts[0]), Some(block));
         assert_eq!(memory.take(Layout::from_size_align(8192, 8192).unwrap()), None);
+    }
+
+    #[test]
+    fn odd_sizes_and_alignments_leave_returned_blocks_aligned() {
+        let mut memory = Mmap::new();
+        let [odd, bytes, words] = [(132, 8), (64, 1), (64, 4)].map(|(size, align)| {
+            let layout = Layout::from_size_align(size, align).unwrap();
+            (layout, memory.take(layout).unwrap())
+        });
+        for (layout, block) in [odd, bytes, words] {
+            assert_eq!(block.addr().get() % align_of::<Returned>(), 0, "{layout:?}");
+        }
+        for (layout, block) in [bytes, words, odd] {
+            // SAFETY: taken above with this layout, not used.
+            unsafe { memory.give(block, layout) };
+        }
+        // Blocks of one size and alignment after rounding are one kind.
+        assert_eq!((memory.take(words.0), memory.take(bytes.0)), (Some(words.1), Some(bytes.1)));
+        assert_eq!(memory.take(odd.0), Some(odd.1));
+        let tiny = Layout::new::<u8>();
+        let block = memory.take(tiny).unwrap();
+        // SAFETY: just taken, not used.
+        unsafe { memory.give(block, tiny) };
+        assert_eq!(memory.take(tiny), Some(block));
+        assert_eq!(memory.take(Layout::from_size_align(isize::MAX as usize - 7, 1).unwrap()), None);
     }
 }
