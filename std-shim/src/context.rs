@@ -6,7 +6,8 @@
 //!
 //! Readers touch [`crate::shared`] alone. What a writer needs besides (manager, device, counts) is the `State` behind
 //! the shelf's lock. In a forked child the shelf is wiped, `live` is 0, and the state is the parent's: the child leaves
-//! it where it is, closes the descriptors it inherited, and begins anew when it opens.
+//! it where it is, closes the descriptors it inherited - all of them, once, before it has any of its own - and begins
+//! anew when it opens.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
@@ -185,7 +186,7 @@ impl Context {
     pub fn open_with(self, channel: impl FnOnce() -> Result<Box<dyn Backend>>) -> Result<()> {
         let lock = self.lock()?;
         if self.shelf.live.load(Ordering::Relaxed) == 0 {
-            self.come_alive();
+            self.come_alive()?;
         }
         let locked = self.locked(lock).ok_or(Error::Failed)?;
         if locked.state.manager.is_some() {
@@ -297,15 +298,31 @@ impl Context {
     }
 
     /// First use in this process. A parent's state is overwritten without being dropped: it is the parent's.
-    fn come_alive(self) {
-        let abandoned = SHARED.shelves.iter().enumerate().filter(|(_, shelf)| shelf.live.load(Ordering::Relaxed) == 0);
-        abandoned.for_each(|(index, _)| close_fds(index));
+    fn come_alive(self) -> Result<()> {
+        part_from_parent()?;
         OPENS[self.index].store(0, Ordering::Relaxed);
         let fresh = MaybeUninit::new(State { manager: None, parked: None });
         // SAFETY: the lock is held by the caller, and while `live` is 0 nobody has a reference to the content.
         unsafe { STATES[self.index].0.get().write(fresh) };
         self.shelf.live.store(1, Ordering::Relaxed);
+        Ok(())
     }
+}
+
+/// Once per process, before anything in it is alive: closes what a parent had open. Whatever [`INHERITED`] says later is
+/// this process's own. [`Error::Failed`] for a signal handler that interrupted just this.
+fn part_from_parent() -> Result<()> {
+    // Acquire, Release: whoever sees 1 sees every slot empty, and fills its own after that.
+    if SHARED.parted.load(Ordering::Acquire) == 1 {
+        return Ok(());
+    }
+    // Whoever has this lock waits for no other.
+    let _held = SHARED.parting.take(thread::me(), || true).ok_or(Error::Failed)?;
+    if SHARED.parted.load(Ordering::Relaxed) == 0 {
+        (0..CONTEXTS).for_each(close_fds);
+        SHARED.parted.store(1, Ordering::Release);
+    }
+    Ok(())
 }
 
 /// Closes the descriptors of a context that lives in a parent of this process only.
@@ -317,5 +334,34 @@ fn close_fds(index: usize) {
             // abandoned with the parent's state and will never use or close it.
             drop(unsafe { OwnedFd::from_raw_fd(fd - 1) });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::{AsRawFd, IntoRawFd};
+
+    use super::*;
+
+    #[test]
+    fn descriptors_are_a_parents_only_until_the_first_context_comes_alive() {
+        let pipe = || std::io::pipe().unwrap();
+        let context = |index: usize| Context { index, shelf: &SHARED.shelves[index] };
+        let come_alive = |context: Context| {
+            let _held = context.lock().unwrap();
+            context.come_alive().unwrap();
+        };
+        let [theirs, ours, third] = [60, 61, 62].map(context);
+        // As in a fork's child: noted, and nothing alive yet.
+        let (reader, mut writer) = pipe();
+        theirs.remember(&[reader.into_raw_fd()]);
+        come_alive(ours);
+        assert!(std::io::Write::write(&mut writer, b"x").is_err(), "the reading end is closed");
+        // Another thread that is a moment behind must not take this process's own for a parent's.
+        let (reader, mut writer) = pipe();
+        theirs.remember(&[reader.as_raw_fd()]);
+        come_alive(third);
+        assert!(std::io::Write::write(&mut writer, b"x").is_ok());
+        theirs.remember(&[]);
     }
 }

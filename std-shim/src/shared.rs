@@ -40,6 +40,9 @@ pub(crate) struct Shelf {
 pub(crate) struct Shared {
     pub(crate) shelves: [Shelf; CONTEXTS],
     pub(crate) slots: Slots<SLOTS, Membarrier>,
+    /// 1 once this process has closed what a parent had open; `parting` is taken to do it.
+    pub(crate) parted: AtomicU32,
+    pub(crate) parting: Lock,
     /// 1 once the kernel wipes this memory at fork.
     wiping: AtomicU32,
 }
@@ -54,6 +57,8 @@ pub(crate) static SHARED: Shared = Shared {
         }
     }; CONTEXTS],
     slots: Slots::new(Membarrier { registered: AtomicU32::new(0) }),
+    parted: AtomicU32::new(0),
+    parting: Lock::new(),
     wiping: AtomicU32::new(0),
 };
 
