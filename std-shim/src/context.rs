@@ -121,31 +121,32 @@ impl Context {
 
     /// The same on a channel of the caller's making.
     pub fn open_secondary_with(channel: impl FnOnce() -> Result<Box<dyn Backend>>) -> Result<Context> {
-        let free = |shelf: &Shelf| shelf.taken.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        static NUMBER: AtomicU32 = AtomicU32::new(1);
+        let number = NUMBER.fetch_add(2, Ordering::Relaxed);
+        let free = |shelf: &Shelf| shelf.taken.compare_exchange(0, number, Ordering::AcqRel, Ordering::Relaxed).is_ok();
         let mut shelves = SHARED.shelves.iter().enumerate().skip(1);
         let (index, shelf) = shelves.find(|(_, shelf)| free(shelf)).ok_or(Error::NoMemory)?;
         let context = Context { index, shelf };
-        let opened = context.open_with(|| {
+        let opened = context.open_counted(|| {
             let channel = channel()?;
             channel.create_process().map_err(|_| Error::NotSupported)?;
             Ok(channel)
         });
         if opened.is_err() {
+            // Still this call's own: what did not open nobody closes.
             shelf.taken.store(0, Ordering::Release);
         }
         opened.map(|()| context)
     }
 
     /// Ends a secondary context with all its objects. [`Error::InvalidParameter`] for the primary, and for one that is
-    /// not open in this process. Blocking.
+    /// not open in this process: of two calls at once one ends it. Blocking.
     #[doc(alias = "hsaKmtCloseSecondaryKFDCtx")]
     pub fn close_secondary(self) -> Result<()> {
-        if self.index == 0 || self.shelf.taken.load(Ordering::Acquire) == 0 {
-            return Err(Error::InvalidParameter);
+        match self.shelf.taken.load(Ordering::Acquire) {
+            0 => Err(Error::InvalidParameter),
+            number => self.close_if(|| self.shelf.taken.load(Ordering::Relaxed) == number),
         }
-        let closed = self.close();
-        self.shelf.taken.store(0, Ordering::Release);
-        closed
     }
 
     /// What C callers hold: an address that is compared, never followed.
@@ -158,7 +159,7 @@ impl Context {
         let offset = raw.addr().checked_sub(SHARED.shelves.as_ptr().addr())?;
         let (index, rest) = (offset / size_of::<Shelf>(), offset % size_of::<Shelf>());
         let shelf = SHARED.shelves.get(index).filter(|_| rest == 0)?;
-        (index == 0 || shelf.taken.load(Ordering::Acquire) == 1).then_some(Context { index, shelf })
+        (index == 0 || shelf.taken.load(Ordering::Acquire) != 0).then_some(Context { index, shelf })
     }
 
     /// Whether it is the one of the plain calls.
@@ -182,8 +183,12 @@ impl Context {
         self.open_with(|| open_kfd().map_err(|_| Error::NotOpened))
     }
 
-    /// Opens a channel of the caller's making.
+    /// Opens a channel of the caller's making. A secondary context that has been closed stays so: [`Error::NotOpened`].
     pub fn open_with(self, channel: impl FnOnce() -> Result<Box<dyn Backend>>) -> Result<()> {
+        self.open_counted(|| if self.is_primary() { channel() } else { Err(Error::NotOpened) })
+    }
+
+    fn open_counted(self, channel: impl FnOnce() -> Result<Box<dyn Backend>>) -> Result<()> {
         let lock = self.lock()?;
         if self.shelf.live.load(Ordering::Relaxed) == 0 {
             self.come_alive()?;
@@ -227,7 +232,15 @@ impl Context {
     /// Closes once; the last close ends every object, gives their addresses back and closes the device. Blocking.
     #[doc(alias = "hsaKmtCloseKFD")]
     pub fn close(self) -> Result<()> {
+        self.close_if(|| true)
+    }
+
+    /// Closes once, if `still` says, under the lock, that it is the context that was meant.
+    fn close_if(self, still: impl FnOnce() -> bool) -> Result<()> {
         let lock = self.lock()?;
+        if !still() {
+            return Err(Error::InvalidParameter);
+        }
         let opens = OPENS[self.index].load(Ordering::Relaxed);
         let Some(locked) = self.locked(lock) else { return self.close_inherited(opens) };
         if locked.state.manager.is_none() {
@@ -244,6 +257,8 @@ impl Context {
             locked.state.parked = Some(writer);
             self.remember(&[]);
             drop(device);
+            // Whoever takes the shelf next waits for this lock before it opens.
+            self.shelf.taken.store(0, Ordering::Release);
         }
         Ok(())
     }

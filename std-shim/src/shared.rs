@@ -30,7 +30,8 @@ pub(crate) struct Shelf {
     pub(crate) lock: Lock,
     /// 1 once this process (not its parent) has put a state beside the shelf.
     pub(crate) live: AtomicU32,
-    /// 1 while a secondary context has this shelf.
+    /// Not 0 while a secondary context has this shelf: a number of its own. Taken by whoever opens it, and given back by
+    /// whoever really closes it, under the lock; so a caller that is late never ends the context that came after.
     pub(crate) taken: AtomicU32,
 }
 

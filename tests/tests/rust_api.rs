@@ -4,7 +4,7 @@
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Barrier, Mutex, MutexGuard, PoisonError};
 
 use hsakmt::Context;
 use hsakmt_core::error::Error;
@@ -347,4 +347,51 @@ fn a_session_outlives_a_close_and_says_so() {
     assert!(matches!(session.query_pointer(start), Err(Error::NotOpened)));
     open_once(turn.context).unwrap();
     assert_eq!(session.query_pointer(start).unwrap().kind, PointerType::Unknown);
+}
+
+#[test]
+fn a_secondary_context_that_is_open_keeps_its_place_whoever_closes_at_once() {
+    let _turn = open();
+    let machine = EmbeddedMachine::preset("gfx90a").unwrap();
+    let second = || Context::open_secondary_with(|| Ok(Box::new(machine.open().map_err(|_| Error::NotOpened)?)));
+    for _ in 0..300 {
+        let context = second().unwrap();
+        let start = Barrier::new(3);
+        let (closed, next) = std::thread::scope(|scope| {
+            let close = || {
+                start.wait();
+                context.close_secondary()
+            };
+            let closers = [scope.spawn(close), scope.spawn(close)];
+            start.wait();
+            let next = [(); 4].map(|()| second().unwrap());
+            (closers.map(|thread| thread.join().unwrap()), next)
+        });
+        assert!(closed.contains(&Ok(())), "{closed:?}");
+        assert!(closed.iter().all(|answer| matches!(answer, Ok(()) | Err(Error::InvalidParameter))), "{closed:?}");
+        for context in next {
+            let known = Context::from_raw(context.as_raw()).is_some();
+            assert_eq!(context.is_open(), known, "open contexts have their places, and no others");
+        }
+        for context in next {
+            // A late second close may have ended one of these: a handle of a closed context means the next one there.
+            let _ = context.close_secondary();
+            assert!(!context.is_open());
+        }
+    }
+}
+
+#[test]
+fn a_secondary_context_that_was_closed_stays_closed() {
+    let _turn = open();
+    let machine = EmbeddedMachine::preset("gfx90a").unwrap();
+    let opened = Context::open_secondary_with(|| Ok(Box::new(machine.open().map_err(|_| Error::NotOpened)?)));
+    let context = opened.unwrap();
+    assert_eq!(open_once(context), Err(Error::AlreadyOpened));
+    assert_eq!(context.close_secondary(), Ok(()), "counted");
+    assert!(context.is_open() && Context::from_raw(context.as_raw()).is_some());
+    assert_eq!(context.close(), Ok(()));
+    assert!(!context.is_open() && Context::from_raw(context.as_raw()).is_none());
+    assert_eq!(open_once(context), Err(Error::NotOpened));
+    assert_eq!(context.close_secondary(), Err(Error::InvalidParameter));
 }
