@@ -38,6 +38,7 @@ static void *const wild[] = {
 static const HSAuint64 sizes[] = {
     0, 1, 0xfff, 0x1000, 0x1001, 0x100000000, 0x7fffffffffffffff, 0x8000000000000000, 0xfffffffffffff000, ~0ull,
 };
+static HSAuint32 *const unreadable = (HSAuint32 *)0x10;
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
 static HsaMemFlags flags(HSAuint32 value) {
@@ -90,6 +91,10 @@ static void closed(void) {
     CLOSED(hsaKmtMapMemoryToGPU(NULL, 0, &word));
     CLOSED(hsaKmtMapMemoryToGPUNodes(NULL, 0, &word, map, 2, nodes));
     CLOSED(hsaKmtUnmapMemoryToGPU(NULL));
+    CLOSED(hsaKmtRegisterMemoryToNodes(&word, 8, 4, unreadable));
+    CLOSED(hsaKmtMapMemoryToGPUNodes(&word, 8, &word, map, 4, unreadable));
+    CLOSED(hsaKmtRegisterSharedHandleToNodes(NULL, &address, &word, 4, unreadable));
+    CLOSED(hsaKmtRegisterGraphicsHandleToNodes(0, NULL, 4, unreadable));
     if (memcmp(&info, &before, sizeof info) || word != 5 || address != (void *)0x1234) {
         puts("a refused call wrote");
         wrong = 1;
@@ -189,19 +194,36 @@ static void lists(void) {
     HSAuint32 *crooked = (HSAuint32 *)(void *)(room + 1);
     HsaMemMapFlags map = {.Value = ~0u};
     HSAuint64 other;
-    void *memory = mmap(NULL, 0x4000, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *memory = mmap(NULL, 0x4000, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *room_for_address;
+    /* Behind its first unknown node nothing can be read. */
+    char *two_pages = mmap(NULL, 0x2000, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    HSAuint32 *at_the_end = (HSAuint32 *)(void *)(two_pages + 0x1000 - 2 * sizeof(HSAuint32));
+    at_the_end[0] = 1;
+    at_the_end[1] = 7;
+    mprotect(two_pages + 0x1000, 0x1000, PROT_NONE);
     memcpy(crooked, twice, sizeof twice);
     EXPECT(INVALID_PARAMETER, hsaKmtRegisterMemoryToNodes(memory, 0x1000, 0, twice));
     EXPECT(INVALID_PARAMETER, hsaKmtRegisterMemoryToNodes(memory, 0x1000, 2, NULL));
     EXPECT(INVALID_NODE_UNIT, hsaKmtRegisterMemoryToNodes(memory, 0x1000, 4, nobody));
-    REFUSED(hsaKmtRegisterMemoryToNodes(memory, 0x1000, ~0ull, nobody));
-    REFUSED(hsaKmtRegisterMemoryToNodes(memory, 0x1000, 1ull << 62, nobody));
+    EXPECT(INVALID_NODE_UNIT, hsaKmtRegisterMemoryToNodes(memory, 0x1000, 5000, nobody));
+    EXPECT(INVALID_NODE_UNIT, hsaKmtRegisterMemoryToNodes(memory, 0x1000, ~0ull, nobody));
+    EXPECT(INVALID_PARAMETER, hsaKmtRegisterMemoryToNodes(memory, 0x1000, 1ull << 62, nobody)); /* 0 of 32 bits */
+    EXPECT(INVALID_NODE_UNIT, hsaKmtRegisterMemoryToNodes(memory, 0x1000, 5000, at_the_end));
     query(__LINE__, memory);
     EXPECT(SUCCESS, hsaKmtRegisterMemoryToNodes(memory, 0x1000, 2, crooked));
     EXPECT(INVALID_PARAMETER, hsaKmtMapMemoryToGPUNodes(memory, 0x1000, &other, map, 0, twice));
     EXPECT(INVALID_PARAMETER, hsaKmtMapMemoryToGPUNodes(memory, 0x1000, &other, map, 2, NULL));
     EXPECT(INVALID_NODE_UNIT, hsaKmtMapMemoryToGPUNodes(memory, 0x1000, &other, map, 4, nobody));
-    REFUSED(hsaKmtMapMemoryToGPUNodes(memory, 0x1000, &other, map, ~0ull, nobody));
+    EXPECT(INVALID_NODE_UNIT, hsaKmtMapMemoryToGPUNodes(memory, 0x1000, &other, map, ~0ull, nobody));
+    EXPECT(INVALID_NODE_UNIT, hsaKmtMapMemoryToGPUNodes(memory, 0x1000, &other, map, 5000, at_the_end));
+    EXPECT(ERROR, hsaKmtMapMemoryToGPUNodes(NULL, 0x1000, &other, map, 4, unreadable));
+    EXPECT(ERROR, hsaKmtMapMemoryToGPUNodes(NULL, 0x1000, &other, map, ~0ull, nobody));
+    HsaSharedMemoryHandle handle = {0};
+    HsaGraphicsResourceInfo info;
+    EXPECT(INVALID_PARAMETER, hsaKmtRegisterSharedHandleToNodes(NULL, &room_for_address, &other, 4, unreadable));
+    EXPECT(INVALID_PARAMETER, hsaKmtRegisterSharedHandleToNodes(NULL, &room_for_address, &other, ~0ull, nobody));
+    EXPECT(INVALID_NODE_UNIT, hsaKmtRegisterSharedHandleToNodes(&handle, &room_for_address, &other, 5000, at_the_end));
+    EXPECT(INVALID_NODE_UNIT, hsaKmtRegisterGraphicsHandleToNodes(0, &info, 5000, at_the_end));
     EXPECT(SUCCESS, hsaKmtDeregisterMemory(memory));
     query(__LINE__, memory);
 }

@@ -9,6 +9,7 @@
 
 use core::ffi::c_void;
 
+use hsakmt_core::aperture::MAX_NODES;
 use hsakmt_core::error::Error;
 use hsakmt_core::node::NodeId;
 
@@ -130,16 +131,22 @@ impl<T: Copy> In<T> {
     }
 }
 
-/// More nodes than any machine has: a longer list is a mistake, and not worth reading on.
-const MOST_NODES: u64 = 4096;
-
 impl In<u32> {
-    /// The nodes listed; none for a missing list.
-    pub(super) fn nodes(self, count: u64) -> Result<Vec<NodeId>, Error> {
-        if !self.is_missing() && count > MOST_NODES {
-            return Err(Error::NoMemory);
+    /// The nodes listed, copied before any lock is taken; none for a missing list. The count is one of 32 bits, as in the
+    /// C library, and like there nothing is read past the first node that is not one of the `known`: that is
+    /// INVALID_NODE_UNIT. More than a machine can have are NO_MEMORY.
+    pub(super) fn nodes(self, count: u64, known: u32) -> Result<Vec<NodeId>, Error> {
+        let count = if self.is_missing() { 0 } else { count as u32 as usize };
+        let mut list = Vec::new();
+        list.try_reserve_exact(count.min(MAX_NODES)).map_err(|_| Error::NoMemory)?;
+        for index in 0..count {
+            match self.at(index) {
+                node if node >= known => return Err(Error::InvalidNode),
+                _ if index == MAX_NODES => return Err(Error::NoMemory),
+                node => list.push(NodeId(node)),
+            }
         }
-        Ok(self.copy(count as usize)?.into_iter().map(NodeId).collect())
+        Ok(list)
     }
 }
 
@@ -148,15 +155,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn node_lists_are_copied() {
+    fn node_lists_are_read_as_far_as_they_are_good() {
         let ids = [1, 2, 9, 1];
         let list = In(ids.as_ptr());
-        assert_eq!(list.nodes(3), Ok(vec![NodeId(1), NodeId(2), NodeId(9)]));
-        assert_eq!(list.nodes(0), Ok(vec![]));
-        assert_eq!(list.nodes(u64::MAX), Err(Error::NoMemory));
+        assert_eq!(list.nodes(3, 10), Ok(vec![NodeId(1), NodeId(2), NodeId(9)]));
+        assert_eq!(list.nodes(0, 10), Ok(vec![]));
+        assert_eq!(list.nodes(1 << 32, 10), Ok(vec![]));
+        // The list ends at the unknown node: a count that lies is not found out.
+        assert_eq!(list.nodes(u64::MAX, 9), Err(Error::InvalidNode));
+        assert_eq!(list.nodes(1, 0), Err(Error::InvalidNode));
+        let most = [1; MAX_NODES + 1];
+        assert_eq!(In(most.as_ptr()).nodes(MAX_NODES as u64, 2).map(|nodes| nodes.len()), Ok(MAX_NODES));
+        assert_eq!(In(most.as_ptr()).nodes(u64::MAX, 2), Err(Error::NoMemory));
         assert_eq!(list.required(), Ok(1));
         let missing = In::<u32>(core::ptr::null());
-        assert_eq!(missing.nodes(u64::MAX), Ok(vec![]));
+        assert_eq!(missing.nodes(u64::MAX, 10), Ok(vec![]));
         assert_eq!(missing.required(), Err(Error::InvalidParameter));
     }
 

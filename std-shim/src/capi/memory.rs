@@ -4,12 +4,12 @@
 use core::ffi::c_void;
 use core::ptr::{null_mut, with_exposed_provenance_mut};
 
-use hsakmt_core::error::Result;
+use hsakmt_core::error::{Error, Result};
 use hsakmt_core::flags::MemFlags;
 use hsakmt_core::node::NodeId;
 
 use super::argument::{Address, In, InOut, Out};
-use super::{opened, twins};
+use super::{machine, opened, twins};
 use crate::context::Context;
 use crate::ctypes::*;
 
@@ -47,7 +47,7 @@ twins! {
         context.register(MemoryAddress.0, MemorySizeInBytes as usize)
     }
 
-    /// Registers host memory for these nodes.
+    /// Registers host memory for these nodes. Without a dGPU nobody looks at the list.
     fn hsaKmtRegisterMemoryToNodes, hsaKmtRegisterMemoryToNodesCtx(
         context,
         MemoryAddress: Address,
@@ -55,8 +55,8 @@ twins! {
         NumberOfNodes: u64,
         NodeArray: In<u32>,
     ) {
-        let context = opened(context)?;
-        let nodes = NodeArray.nodes(NumberOfNodes)?;
+        let (true, known) = machine(context)? else { return Err(Error::NotSupported) };
+        let nodes = NodeArray.nodes(NumberOfNodes, known)?;
         context.register_to_nodes(MemoryAddress.0, MemorySizeInBytes as usize, &nodes)
     }
 
@@ -101,17 +101,19 @@ twins! {
         NumberOfNodes: u64,
         NodeArray: In<u32>,
     ) {
-        let context = opened(context)?;
-        let nodes = NodeArray.nodes(NumberOfNodes)?;
+        let (dgpu, known) = machine(context)?;
+        if MemoryAddress.0 == 0 {
+            return Err(Error::Failed);
+        }
         let mut other = AlternateVAGPU.optional();
-        let address = context.manage(|manager| {
-            // Without a dGPU a list of one is MapMemoryToGPU: nobody looks at it.
-            if NumberOfNodes == 1 && !manager.is_dgpu() {
-                other.iter_mut().filter(|_| MemoryAddress.0 != 0).for_each(|place| place.set(0));
-                return manager.map(MemoryAddress.0, MemorySizeInBytes as usize);
-            }
-            manager.map_nodes(MemoryAddress.0, MemorySizeInBytes as usize, &nodes)
-        })?;
+        let address = if NumberOfNodes == 1 && !dgpu {
+            // This is MapMemoryToGPU: nobody looks at the list.
+            other.iter_mut().for_each(|place| place.set(0));
+            context.map(MemoryAddress.0, MemorySizeInBytes as usize)?
+        } else {
+            let nodes = NodeArray.nodes(NumberOfNodes, known)?;
+            context.map_nodes(MemoryAddress.0, MemorySizeInBytes as usize, &nodes)?
+        };
         other.iter_mut().zip(address).for_each(|(place, address)| place.set(address));
         Ok(())
     }

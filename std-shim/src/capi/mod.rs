@@ -51,6 +51,12 @@ fn opened(context: Context) -> Result<Context> {
     if context.is_open() { Ok(context) } else { Err(Error::NotOpened) }
 }
 
+/// What an open context knows of the machine, before it looks at node lists: whether there is a dGPU, and how many nodes.
+/// Nothing and none before the first Acquire.
+fn machine(context: Context) -> Result<(bool, u32)> {
+    context.manage(|manager| Ok((manager.is_dgpu(), manager.writer().layout().node_count)))
+}
+
 /// Declares C entries. A body is an expression or block of type `Result<()>`.
 macro_rules! entry {
     ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) $body:block)*) => {

@@ -3,12 +3,12 @@
 use core::ffi::c_void;
 use core::ptr::with_exposed_provenance_mut;
 
-use hsakmt_core::error::Result;
+use hsakmt_core::error::{Error, Result};
 use hsakmt_core::manager::SharedHandle;
 use hsakmt_core::node::NodeId;
 
 use super::argument::{Address, In, Out};
-use super::{convert, opened, twins};
+use super::{convert, machine, opened, twins};
 use crate::context::Context;
 use crate::ctypes::*;
 
@@ -48,8 +48,11 @@ twins! {
         NumberOfNodes: u64,
         NodeArray: In<u32>,
     ) {
-        let context = opened(context)?;
-        let nodes = NodeArray.nodes(NumberOfNodes)?;
+        let (_, known) = machine(context)?;
+        if SharedMemoryHandle.is_missing() {
+            return Err(Error::InvalidParameter);
+        }
+        let nodes = NodeArray.nodes(NumberOfNodes, known)?;
         // No array and no nodes: for none in particular. No array of some nodes: a list of none, which is refused.
         let nodes = (!NodeArray.is_missing() || NumberOfNodes != 0).then_some(nodes.as_slice());
         import(context, SharedMemoryHandle, MemoryAddress, SizeInBytes, nodes)
@@ -114,8 +117,8 @@ fn graphics(
     list: In<u32>,
     flags: u32,
 ) -> Result<()> {
-    let context = opened(context)?;
-    let nodes = list.nodes(count)?;
+    let (_, known) = machine(context)?;
+    let nodes = list.nodes(count, known)?;
     let mut place = answer.required()?;
     // A list of no nodes is an error; no list at all is none.
     let nodes = (!list.is_missing() || count != 0).then_some(nodes.as_slice());
