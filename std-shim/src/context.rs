@@ -38,6 +38,8 @@ struct State {
     manager: Option<ContextManager>,
     /// A closed channel's writer: its memory stays, so that node lists given out stay readable.
     parked: Option<Writer<'static, Threads, Mmap>>,
+    /// The minor version of the open channel's interface.
+    kfd_minor: u32,
 }
 
 /// A shelf's state; written first when the shelf comes alive.
@@ -226,6 +228,7 @@ impl Context {
         }
         manager.show();
         state.manager = Some(manager);
+        state.kfd_minor = minor;
         Ok(())
     }
 
@@ -287,6 +290,12 @@ impl Context {
         verb(locked.state.manager.as_mut().ok_or(Error::NotOpened)?)
     }
 
+    /// The minor version of the kernel driver's interface, as it was at open.
+    pub(crate) fn kfd_minor(self) -> Result<u32> {
+        let locked = self.locked(self.lock()?).ok_or(Error::NotOpened)?;
+        if locked.state.manager.is_some() { Ok(locked.state.kfd_minor) } else { Err(Error::NotOpened) }
+    }
+
     /// Takes the lock. [`Error::Failed`] for a thread that has it already: a signal handler or an allocator hook that
     /// interrupted a verb of its own thread would wait for itself. Nor does a thread wait that has another context's lock:
     /// two such threads could wait for each other. A writer that panicked has given its lock back: it built its edit aside,
@@ -316,7 +325,7 @@ impl Context {
     fn come_alive(self) -> Result<()> {
         part_from_parent()?;
         OPENS[self.index].store(0, Ordering::Relaxed);
-        let fresh = MaybeUninit::new(State { manager: None, parked: None });
+        let fresh = MaybeUninit::new(State { manager: None, parked: None, kfd_minor: 0 });
         // SAFETY: the lock is held by the caller, and while `live` is 0 nobody has a reference to the content.
         unsafe { STATES[self.index].0.get().write(fresh) };
         self.shelf.live.store(1, Ordering::Relaxed);

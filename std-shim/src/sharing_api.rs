@@ -7,13 +7,16 @@ use hsakmt_core::error::{Error, Result};
 use hsakmt_core::manager::{Graphics, SharedHandle};
 use hsakmt_core::node::NodeId;
 
-use crate::context::{Context, ContextManager};
+use crate::context::Context;
 
 /// The KFD interface's minor version that tells how much memory is left.
 const MINOR_AVAILABLE_MEMORY: u32 = 9;
 
 /// The one that knows XNACK modes.
 const MINOR_XNACK: u32 = 5;
+
+/// The one that knows shared virtual memory.
+const MINOR_SVM: u32 = 5;
 
 /// `EPERM`: this machine has only the mode it has.
 const NOT_PERMITTED: i32 = 1;
@@ -45,6 +48,22 @@ impl Context {
         self.manage(|manager| manager.register_graphics(fd, nodes, address_wanted))
     }
 
+    /// [`Error::NotSupported`] unless the kernel driver is this new.
+    fn needs(self, minor: u32) -> Result<()> {
+        if self.kfd_minor()? < minor { Err(Error::NotSupported) } else { Ok(()) }
+    }
+
+    /// What the attribute verbs ask of a range, for a caller who looks at attributes only after that:
+    /// [`Error::NotSupported`] on an older kernel, [`Error::InvalidParameter`] unless it is whole pages, at least one.
+    pub(crate) fn check_svm_range(self, start: usize, size: usize) -> Result<()> {
+        self.needs(MINOR_SVM)?;
+        self.manage(|manager| {
+            let page = manager.writer().layout().page;
+            let whole_pages = page.offset(start) == 0 && page.offset(size) == 0;
+            if start != 0 && size != 0 && whole_pages { Ok(()) } else { Err(Error::InvalidParameter) }
+        })
+    }
+
     /// Sets attributes of a range of shared virtual memory.
     #[doc(alias = "hsaKmtSVMSetAttr")]
     pub fn set_svm_attributes(self, start: usize, size: usize, attributes: &[SvmAttribute]) -> Result<()> {
@@ -63,8 +82,8 @@ impl Context {
     /// [`Error::NotSupported`] on an older kernel; [`Error::InvalidNode`]; [`Error::Failed`] for a CPU node.
     #[doc(alias = "hsaKmtAvailableMemory")]
     pub fn available_memory(self, node: NodeId) -> Result<u64> {
+        self.needs(MINOR_AVAILABLE_MEMORY)?;
         self.manage(|manager| {
-            needs(manager, MINOR_AVAILABLE_MEMORY)?;
             let gpu = manager.writer().layout().gpu_of(node).ok_or(Error::InvalidNode)?;
             manager.driver().available_memory(gpu).map_err(|_| Error::Failed)
         })
@@ -78,16 +97,10 @@ impl Context {
     #[doc(alias = "hsaKmtGetXNACKMode")]
     #[doc(alias = "hsaKmtSetXNACKMode")]
     pub fn xnack_mode(self, wanted: Option<i32>) -> Result<i32> {
+        self.needs(MINOR_XNACK)?;
         self.manage(|manager| {
-            needs(manager, MINOR_XNACK)?;
             let answer = manager.driver().xnack_mode(wanted.unwrap_or(-1));
             answer.map_err(|errno| if errno.0 == NOT_PERMITTED { Error::NotSupported } else { Error::Failed })
         })
     }
-}
-
-/// [`Error::NotSupported`] unless the kernel driver is this new.
-fn needs(manager: &mut ContextManager, minor: u32) -> Result<()> {
-    let (_, ours) = manager.driver().version().map_err(|_| Error::Failed)?;
-    if ours < minor { Err(Error::NotSupported) } else { Ok(()) }
 }

@@ -91,6 +91,8 @@ static void closed(void) {
     CLOSED(hsaKmtMapMemoryToGPU(NULL, 0, &word));
     CLOSED(hsaKmtMapMemoryToGPUNodes(NULL, 0, &word, map, 2, nodes));
     CLOSED(hsaKmtUnmapMemoryToGPU(NULL));
+    CLOSED(hsaKmtSVMSetAttr(&word, 8, 4, (void *)unreadable));
+    CLOSED(hsaKmtSVMGetAttr(&word, 8, 4, (void *)unreadable));
     CLOSED(hsaKmtRegisterMemoryToNodes(&word, 8, 4, unreadable));
     CLOSED(hsaKmtMapMemoryToGPUNodes(&word, 8, &word, map, 4, unreadable));
     CLOSED(hsaKmtRegisterSharedHandleToNodes(NULL, &address, &word, 4, unreadable));
@@ -228,6 +230,19 @@ static void lists(void) {
     query(__LINE__, memory);
 }
 
+/* Attributes are looked at once the range is a range. */
+static void attributes(void) {
+    HSA_SVM_ATTRIBUTE *nowhere = (HSA_SVM_ATTRIBUTE *)(void *)0x10;
+    EXPECT(INVALID_PARAMETER, hsaKmtSVMSetAttr(NULL, 0x1000, 3, nowhere));
+    EXPECT(INVALID_PARAMETER, hsaKmtSVMSetAttr((void *)0x10000, 0, 3, nowhere));
+    EXPECT(INVALID_PARAMETER, hsaKmtSVMSetAttr((void *)0x10001, 0x1000, 3, nowhere));
+    EXPECT(INVALID_PARAMETER, hsaKmtSVMSetAttr((void *)0x10000, 0x1001, 3, nowhere));
+    EXPECT(INVALID_PARAMETER, hsaKmtSVMGetAttr(NULL, 0x1000, 3, nowhere));
+    EXPECT(INVALID_PARAMETER, hsaKmtSVMGetAttr((void *)0x10000, 0, 3, nowhere));
+    EXPECT(INVALID_PARAMETER, hsaKmtSVMGetAttr((void *)0x10001, 0x1000, 3, nowhere));
+    EXPECT(INVALID_PARAMETER, hsaKmtSVMGetAttr((void *)0x10000, 0x1001, 3, nowhere));
+}
+
 static void topology(void) {
     static char room[sizeof(HsaNodeProperties) + 1];
     HsaNodeProperties *crooked = (HsaNodeProperties *)(void *)(room + 1);
@@ -277,6 +292,7 @@ static void opened(void) {
     addresses();
     allocations();
     lists();
+    attributes();
     addresses();
     EXPECT(SUCCESS, hsaKmtReleaseSystemProperties());
     EXPECT(SUCCESS, hsaKmtCloseKFD());

@@ -22,6 +22,7 @@ twins! {
         attrs: In<HSA_SVM_ATTRIBUTE>,
     ) {
         let context = opened(context)?;
+        context.check_svm_range(start_addr.0, size as usize)?;
         context.set_svm_attributes(start_addr.0, size as usize, &attributes(attrs, nattr)?)
     }
 
@@ -34,6 +35,7 @@ twins! {
         attrs: InOut<HSA_SVM_ATTRIBUTE>,
     ) {
         let context = opened(context)?;
+        context.check_svm_range(start_addr.0, size as usize)?;
         let mut named = attributes(attrs.input(), nattr)?;
         context.svm_attributes(start_addr.0, size as usize, &mut named)?;
         let answers = named.iter().map(|named| HSA_SVM_ATTRIBUTE { r#type: named.kind, value: named.value });
