@@ -80,6 +80,18 @@ static void no_userptrs(HsaKFDContext *second) {
     EXPECT(SUCCESS, hsaKmtFreeMemoryCtx(second, paged, 0x4000));
 }
 
+/* There are places for 63 of them; a place given back is free again. */
+static void crowd(void) {
+    HsaKFDContext *many[63], *last = NULL;
+    for (int i = 0; i < 63; i++)
+        EXPECT(SUCCESS, hsaKmtOpenSecondaryKFDCtx(&many[i]));
+    EXPECT(NO_MEMORY, hsaKmtOpenSecondaryKFDCtx(&last));
+    EXPECT(SUCCESS, hsaKmtCloseSecondaryKFDCtx(many[20]));
+    EXPECT(SUCCESS, hsaKmtOpenSecondaryKFDCtx(&many[20]));
+    for (int i = 0; i < 63; i++)
+        EXPECT(SUCCESS, hsaKmtCloseSecondaryKFDCtx(many[i]));
+}
+
 static void in_a_child(HsaKFDContext *primary, HsaKFDContext *second) {
     HsaPointerInfo info;
     fflush(stdout);
@@ -143,6 +155,7 @@ int main(void) {
     void *fresh = allocate(third, 2, 1);
     SAME(HSA_POINTER_ALLOCATED, type(third, fresh));
     EXPECT(SUCCESS, hsaKmtCloseSecondaryKFDCtx(third));
+    crowd();
     EXPECT(SUCCESS, hsaKmtFreeMemory(kept, 0x4000));
     EXPECT(SUCCESS, hsaKmtCloseKFD());
     return wrong;
