@@ -15,6 +15,7 @@
 
 enum { SECONDS = 2 };
 
+static const HsaMemFlags vram = {.Value = 1};
 static HsaKFDContext *contexts[2];
 static void *memory[2];
 static pthread_t threads[2];
@@ -31,7 +32,12 @@ static void query(int which, int known_word) {
 static void handler(int number) {
     (void)number;
     hits++;
-    for (int which = 0; which < 2; which++) {
+    /* The timer's signals go to the first thread; the second's handler runs beside its. */
+    if (pthread_equal(pthread_self(), threads[0]))
+        pthread_kill(threads[1], SIGUSR1);
+    /* Long enough that the two handlers overlap. */
+    for (int turn = 0; turn < 40; turn++) {
+        int which = turn % 2;
         query(which, 0);
         HSAKMT_STATUS status = hsaKmtSetMemoryUserDataCtx(contexts[which], memory[which], (void *)(uintptr_t)hits);
         if (status == HSAKMT_STATUS_SUCCESS)
@@ -41,19 +47,21 @@ static void handler(int number) {
         else
             wrong++;
     }
-    /* The timer's signals go to the first thread. */
-    if (pthread_equal(pthread_self(), threads[0]))
-        pthread_kill(threads[1], SIGUSR1);
 }
 
 static void *churn(void *first) {
     time_t end = time(NULL) + SECONDS;
     while (time(NULL) < end) {
         for (uintptr_t turn = 1; turn <= 1000; turn++) {
-            int which = (int)((turn + (uintptr_t)first) % 2);
+            int which = (int)((turn / 7 + (uintptr_t)first) % 2);
             if (hsaKmtSetMemoryUserDataCtx(contexts[which], memory[which], (void *)turn))
                 wrong++;
             query(which, 1);
+            /* A verb that waits for the kernel, with its context's lock. */
+            void *buffer;
+            if (turn % 100 == 0 && (hsaKmtAllocMemoryCtx(contexts[which], 1, 0x1000, vram, &buffer) ||
+                                    hsaKmtFreeMemoryCtx(contexts[which], buffer, 0x1000)))
+                wrong++;
         }
     }
     return NULL;
@@ -61,7 +69,6 @@ static void *churn(void *first) {
 
 int main(void) {
     HsaSystemProperties system;
-    HsaMemFlags vram = {.Value = 1};
     /* A hang is ended by a signal of its own: the timer has taken SIGALRM. */
     struct itimerspec limit = {.it_value = {.tv_sec = 20}};
     struct sigevent death = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGKILL};
