@@ -132,6 +132,18 @@ fn c_entry(open: OpenContext) -> OpenContext {
     open
 }
 
+// The same eight again and again.
+#[library_benchmark(setup = process)]
+#[bench::of_1k(1_000)]
+#[bench::of_100k(100_000)]
+fn repeated(open: OpenContext) -> OpenContext {
+    let mut info = MaybeUninit::uninit();
+    for address in open.addresses.hits.iter().take(8).cycle().take(LOOK_UPS) {
+        black_box((c_query(*address, &mut info), &mut info));
+    }
+    open
+}
+
 #[library_benchmark(setup = process)]
 #[bench::of_1k(1_000)]
 #[bench::of_100k(100_000)]
@@ -144,7 +156,7 @@ fn set_user_data(open: OpenContext) -> OpenContext {
 
 library_benchmark_group!(
     name = all;
-    benchmarks = walk, session, one_shot, c_entry, miss, userptr, set_user_data
+    benchmarks = walk, session, one_shot, c_entry, repeated, miss, userptr, set_user_data
 );
 
 // Instructions only: simulating caches would make the run several times longer and say nothing more.

@@ -23,14 +23,14 @@ use crate::shared::{Membarrier, SHARED, SLOTS};
 
 /// What a thread has here.
 pub(crate) struct Mine {
-    /// Its slot, or one that is nobody's.
-    slot: Cell<&'static Slot>,
+    /// Its slot, or one that is nobody's: a static's place always.
+    slot: Cell<*const Slot>,
     /// What it asked the primary context for.
     pub(crate) recent: Recent,
 }
 
 thread_local! {
-    static MINE: Mine = const { Mine { slot: Cell::new(&NOBODYS), recent: Recent::new() } };
+    static MINE: Mine = const { Mine { slot: Cell::new(&raw const NOBODYS), recent: Recent::new() } };
 }
 
 /// Owned by no thread: what a thread without a slot points to.
@@ -96,10 +96,17 @@ pub(crate) fn mine<T>(then: impl FnOnce(&Mine) -> T) -> T {
 }
 
 impl Mine {
+    #[inline(always)]
+    fn slot(&self) -> &'static Slot {
+        // SAFETY: `slot` is only ever set to `NOBODYS` or to one of `SHARED`'s, both of which are statics. (A pointer, since
+        // the oldest Rust that builds this takes no reference to such a static into a constant.)
+        unsafe { &*self.slot.get() }
+    }
+
     /// Takes the calling thread inside the domain; `None` when all slots are taken. Wait-free but for a thread's first.
     #[inline(always)]
     pub(crate) fn enter(&self) -> Option<Inside<'static>> {
-        let (slot, me) = (self.slot.get(), std::ptr::from_ref(self).addr());
+        let (slot, me) = (self.slot(), std::ptr::from_ref(self).addr());
         let slot = if slot.is_owned_by(me) { slot } else { claim(me)? };
         // SAFETY: the slot was claimed under this thread's own number, the address of its thread-local, so no other thread
         // is here; `Inside` values of a thread live within one call each, and a signal handler's call ends before the call
@@ -161,7 +168,8 @@ fn exit_key() -> Option<libc::pthread_key_t> {
 extern "C" fn leave(me: *mut c_void) {
     let me = me.addr();
     MINE.with(|mine| {
-        let slot = mine.slot.replace(&NOBODYS);
+        let slot = mine.slot();
+        mine.slot.set(&raw const NOBODYS);
         SHARED.slots.release(slot, me);
     });
 }
