@@ -69,7 +69,8 @@ impl World {
         ipc: Option<[u32; 4]>,
     ) -> Result<u64, Errno> {
         p.bound(gpu)?;
-        let memory = self.memories.get_mut(&id).ok_or(Errno::INVAL)?;
+        // A device takes its own buffers only.
+        let memory = self.memories.get_mut(&id).filter(|memory| memory.gpu == gpu).ok_or(Errno::INVAL)?;
         memory.holders += 1;
         let size = memory.size;
         let handle = p.new_handle(self.machine.gpus.get(gpu).ok_or(Errno::INVAL)?.gpu_id);

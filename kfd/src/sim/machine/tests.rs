@@ -323,6 +323,12 @@ fn dmabuf_metadata_needs_room() {
     assert_eq!((info.size, info.gpu_id, info.flags), (PAGE, bench.gpu(0), VRAM.bits()));
     info.dmabuf_fd = 70;
     assert_eq!(bench.call(Command::GetDmabufInfo, &mut info), Err(BADF));
+    // A device takes its own buffers only.
+    let mut import = ImportDmabufArgs::new_zeroed();
+    (import.dmabuf_fd, import.va_addr, import.gpu_id) = (100 + memory.0 as u32, VA + 16 * PAGE, bench.gpu(1));
+    assert_eq!(bench.call(Command::ImportDmabuf, &mut import), Err(Errno::INVAL));
+    import.gpu_id = bench.gpu(0);
+    assert_eq!(bench.call(Command::ImportDmabuf, &mut import), Ok(()));
     // A process's own memory does not leave it.
     let own = bench.alloc(VA, PAGE, USERPTR, BASE).unwrap();
     export.handle = own;
