@@ -33,6 +33,14 @@ pub enum Aperture {
     Gpuvm(u8),
 }
 
+impl Aperture {
+    /// Every one that there can be.
+    pub(crate) fn all() -> impl Iterator<Item = Aperture> {
+        let fixed = [Aperture::Svm, Aperture::SvmAlt, Aperture::MemHandle, Aperture::Cpuvm];
+        fixed.into_iter().chain((0..MAX_GPUVM as u8).map(Aperture::Gpuvm))
+    }
+}
+
 /// Where to look, in this order: userptr index, address index, CPUVM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
@@ -136,6 +144,7 @@ impl Layout {
             Aperture::SvmAlt => self.svm_alt,
             Aperture::MemHandle => self.mem_handle,
             Aperture::Cpuvm => Bounds::new(0, usize::MAX),
+            Aperture::Gpuvm(position) if position >= self.gpuvm_count => Bounds::EMPTY,
             Aperture::Gpuvm(position) => self.gpuvm.get(usize::from(position)).copied().unwrap_or(Bounds::EMPTY),
         }
     }

@@ -4,7 +4,7 @@
 //! other, so [`Snapshot::query_many`] takes them down the tree side by side, a level at a time, and the processor waits
 //! for their nodes together. Same answers, same bounds: wait-free, no store but to the caller's array.
 
-use crate::aperture::{Aperture, MAX_GPUVM};
+use crate::aperture::Aperture;
 use crate::info::PointerInfo;
 use crate::record::Record;
 use crate::snapshot::Snapshot;
@@ -117,9 +117,7 @@ impl Snapshot {
 
     /// Every object of this instant, aperture by aperture, by address. O(log n) per step.
     pub fn iter(&self) -> impl Iterator<Item = PointerInfo<'_>> + '_ {
-        let fixed = [Aperture::Svm, Aperture::SvmAlt, Aperture::MemHandle, Aperture::Cpuvm];
-        let gpuvm = (0..MAX_GPUVM as u8).map(Aperture::Gpuvm);
-        fixed.into_iter().chain(gpuvm).flat_map(move |aperture| {
+        Aperture::all().flat_map(move |aperture| {
             let mut from = Some(0);
             core::iter::from_fn(move || {
                 let record = self.objects(aperture).ceil(from?)?;

@@ -14,6 +14,7 @@ use crate::node::NodeId;
 use crate::pool::Memory;
 use crate::record::{ObjectId, Record};
 use crate::registry::{Wanted, Writer};
+use crate::tree::node::Key;
 
 /// An object as stated.
 #[derive(Clone, Copy, Debug)]
@@ -72,8 +73,11 @@ impl<D: Domain, M: Memory> Writer<'_, D, M> {
         let inside = self.layout().bounds(aperture).contains_range(record.start, extent);
         let free = self.find_inside(aperture, record.start).is_none()
             && self.next(aperture, record.start).is_none_or(|next| next.start - record.start >= extent);
-        let twice = record.is_userptr() && self.find(record.cpu, Wanted::Exact(record.size)).is_some();
-        if record.size > 0 && whole && inside && free && !twice { Ok(()) } else { Err(Error::InvalidParameter) }
+        // Userptrs stand in SVM, and each once in their index, whatever the routing asks.
+        let key = Key { address: record.cpu, size: record.size };
+        let known = self.snapshot().userptrs().exact(key).is_some();
+        let placed = !record.is_userptr() || (aperture == Aperture::Svm && !known);
+        if record.size > 0 && whole && inside && free && placed { Ok(()) } else { Err(Error::InvalidParameter) }
     }
 
     /// Takes the object that starts at `start` away and publishes. O(log n). [`Error::NotRegistered`] if there is none.
@@ -118,9 +122,7 @@ impl<D: Domain, M: Memory> Writer<'_, D, M> {
 
     /// Takes every object away and forgets the layout. Publishes after each.
     pub fn clear_objects(&mut self) -> Result<()> {
-        let gpuvm = (0..self.layout().gpuvm_count).map(Aperture::Gpuvm);
-        let fixed = [Aperture::Svm, Aperture::SvmAlt, Aperture::MemHandle, Aperture::Cpuvm];
-        for aperture in fixed.into_iter().chain(gpuvm) {
+        for aperture in Aperture::all() {
             while let Some(record) = self.next(aperture, 0) {
                 self.remove_object(aperture, record.start)?;
             }
@@ -204,6 +206,47 @@ mod tests {
             assert_eq!(writer.insert_object(Aperture::Svm, &object), Err(Error::InvalidParameter), "{object:?}");
             assert_eq!(writer.snapshot().generation(), before);
         }
+        writer.clear_objects().unwrap();
+        assert_eq!(writer.snapshot().iter().count(), 0);
+    }
+
+    #[test]
+    fn a_userptr_is_taken_once_whatever_the_routing_asks() {
+        let mut registry = Registry::new();
+        let (mut writer, readers) = registry.split(PageSize::FOUR_KIB, Heap).unwrap();
+        let mut reserved = layout();
+        reserved.mmap = false;
+        writer.set_layout(reserved).unwrap();
+        // A host address inside SVM, where a reserved aperture has no userptrs looked for.
+        let first = Object { kind: PointerType::RegisteredUser, start: 0x9000, cpu: 0x6010, size: 100, ..BUFFER };
+        let second = Object { start: 0xb000, ..first };
+        writer.insert_object(Aperture::Svm, &first).unwrap();
+        assert_eq!(writer.insert_object(Aperture::Svm, &second), Err(Error::InvalidParameter));
+        assert_eq!(writer.insert_object(Aperture::MemHandle, &second), Err(Error::InvalidParameter), "not there");
+        writer.remove_object(Aperture::Svm, 0x9000).unwrap();
+        writer.set_layout(layout()).unwrap();
+        let kind = readers.reader().unwrap().query_pointer(0x6010, |info| info.map(|info| info.kind));
+        assert_eq!(kind, Ok(PointerType::Unknown));
+    }
+
+    #[test]
+    fn objects_of_an_aperture_that_is_gone_stay_whole() {
+        let mut registry = Registry::new();
+        let (mut writer, _) = registry.split(PageSize::FOUR_KIB, Heap).unwrap();
+        let mut with = layout();
+        (with.gpuvm_count, with.gpuvm[0]) = (1, Bounds::new(0x100_0000, 0x1ff_ffff));
+        writer.set_layout(with).unwrap();
+        for n in 0..8 {
+            let start = 0x100_0000 + n * 0x2000;
+            writer.insert_object(Aperture::Gpuvm(0), &Object { start, ..BUFFER }).unwrap();
+        }
+        writer.set_layout(layout()).unwrap();
+        for n in 0..200 {
+            writer.set_registered(Aperture::Gpuvm(0), 0x100_0000, &[NodeId(n)]).unwrap();
+        }
+        assert_eq!(writer.snapshot().iter().count(), 8);
+        let more = Object { start: 0x180_0000, ..BUFFER };
+        assert_eq!(writer.insert_object(Aperture::Gpuvm(0), &more), Err(Error::InvalidParameter));
         writer.clear_objects().unwrap();
         assert_eq!(writer.snapshot().iter().count(), 0);
     }

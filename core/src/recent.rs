@@ -14,9 +14,9 @@
 //!
 //! | atomic | stores | loads | what holds |
 //! |---|---|---|---|
-//! | `record` | `query_and_note`, before `generation` | `recall`, after `generation` | a record of the generation read, or of a newer one: the guard that keeps that generation keeps both |
-//! | `generation` | `query_and_note`, after `record` | `recall`, before `record` | one thread, so program order is enough: compiler fences |
-//! | `noting` | around both | `query_and_note` | no handler comes between them with a newer pair |
+//! | `record` | `query_and_note`: null before `generation`, the record after it | `recall`, after `generation` | null, a record of the generation read, or of a newer one: the guard that keeps that generation keeps both |
+//! | `generation` | `query_and_note`, between the two | `recall`, before `record` | one thread, so program order is enough: compiler fences |
+//! | `noting` | around all three | `query_and_note` | no handler comes between them with a newer pair |
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering, compiler_fence};
 
@@ -139,14 +139,19 @@ impl Snapshot {
             None => recent.idle.store(IDLE, Ordering::Relaxed),
         }
         let record = self.object_at(address)?;
-        let whole = self.layout().direct().contains(address) && self.userptrs().top().is_none();
+        // All of the object, since a layout may have shrunk under it.
+        let direct = self.layout().direct().contains_range(record.start, record.size);
+        let whole = direct && self.userptrs().top().is_none();
         if whole && !recent.noting.load(Ordering::Relaxed) {
             let place = recent.place(address);
             recent.noting.store(true, Ordering::Relaxed);
             compiler_fence(Ordering::SeqCst);
-            place.record.store(core::ptr::from_ref(record).cast_mut(), Ordering::Relaxed);
+            // The place may hold a newer generation, a handler's: its number must not meet this record.
+            place.record.store(core::ptr::null_mut(), Ordering::Relaxed);
             compiler_fence(Ordering::SeqCst);
             place.generation.store(self.generation(), Ordering::Relaxed);
+            compiler_fence(Ordering::SeqCst);
+            place.record.store(core::ptr::from_ref(record).cast_mut(), Ordering::Relaxed);
             compiler_fence(Ordering::SeqCst);
             recent.noting.store(false, Ordering::Relaxed);
         }

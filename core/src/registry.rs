@@ -281,11 +281,11 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
     fn set_gpuvm(&mut self, next: &mut Snapshot, position: u8, root: Root<ByAddress>) -> Result<()> {
         let mut roots = next.gpuvm_roots();
         *roots.get_mut(usize::from(position)).ok_or(Error::Failed)? = root;
-        if let Some(old) = next.gpuvm {
+        let made = self.pools.gpuvms.make(roots).ok_or(Error::NoMemory)?;
+        if let Some(old) = next.gpuvm.replace(made) {
             // SAFETY: from this pool, part of the version that is about to be replaced, retired once.
             unsafe { self.retired.gpuvms.push(old) };
         }
-        next.gpuvm = Some(self.pools.gpuvms.make(roots).ok_or(Error::NoMemory)?);
         Ok(())
     }
 
@@ -303,9 +303,7 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
 
     /// Takes every object away, then the layout. Publishes after each; the lists of the records are the caller's.
     pub(crate) fn clear(&mut self) -> Result<()> {
-        let gpuvm = (0..self.layout().gpuvm_count).map(Aperture::Gpuvm);
-        let fixed = [Aperture::Svm, Aperture::SvmAlt, Aperture::MemHandle, Aperture::Cpuvm];
-        for aperture in fixed.into_iter().chain(gpuvm) {
+        for aperture in Aperture::all() {
             while let Some(record) = self.next(aperture, 0) {
                 self.remove(aperture, record.start)?;
             }

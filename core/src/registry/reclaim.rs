@@ -190,7 +190,8 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
     #[inline(always)]
     fn grow_versions(&mut self, edits: usize) -> Result<()> {
         self.pools.snapshots.reserve(edits, &mut self.memory)?;
-        if self.layout().gpuvm_count > 0 {
+        // Objects may still stand in an aperture that the newest layout does not have.
+        if self.layout().gpuvm_count > 0 || self.snapshot().gpuvm.is_some() {
             self.pools.gpuvms.reserve(edits, &mut self.memory)?;
         }
         Ok(())
