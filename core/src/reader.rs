@@ -40,7 +40,8 @@ impl<'r, D: Domain> Readers<'r, D> {
     }
 }
 
-/// One thread's place among the readers.
+/// One thread's place among the readers. Of this process: a forked child's copy answers [`Error::NotOpened`] for good, and
+/// so do its sessions; the child asks for a reader of its own.
 pub struct Reader<'r, D: Domain + 'r> {
     registry: &'r Registry<D>,
     local: D::Local<'r>,
@@ -68,8 +69,8 @@ pub struct Session<'s, D: Domain + 's> {
 }
 
 impl<D: Domain> Session<'_, D> {
-    /// What `address` belongs to, now. Wait-free, O(log n). [`Error::NotOpened`] while nothing is published, also in a
-    /// forked child.
+    /// What `address` belongs to, now. Wait-free, O(log n). [`Error::NotOpened`] while nothing is published, and always in
+    /// a forked child: also when that has opened.
     #[doc(alias = "hsaKmtQueryPointerInfo")]
     #[inline]
     pub fn query_pointer(&mut self, address: usize) -> Result<PointerInfo<'_>> {
@@ -99,6 +100,9 @@ impl<D: Domain> Session<'_, D> {
 
     #[inline(always)]
     fn current(&self) -> Result<&Snapshot> {
+        if !D::is_inside(&self.guard) {
+            return Err(Error::NotOpened);
+        }
         let root = self.registry.root.load(Ordering::Acquire);
         #[cfg(loom)]
         crate::pool::reading(root);

@@ -108,7 +108,8 @@ impl Context {
         self.manage(|manager| Ok(answer(manager.writer().snapshot().query_pointer(address))))
     }
 
-    /// A reader for sessions: many questions under one guard. `None` when all slots are taken.
+    /// A reader for sessions: many questions under one guard. `None` when all slots are taken. It is this process's own: a
+    /// forked child's copy answers [`Error::NotOpened`], and a child that has opened makes its own.
     pub fn reader(self) -> Option<Reader<'static, Threads>> {
         self.shelf.registry.readers().reader()
     }

@@ -6,13 +6,15 @@
 //! have a destructor: a shared object with one cannot be closed, and calls made late in a thread's life would die. The
 //! key's destructor tolerates later calls: they claim again.
 //!
-//! After a fork the child's slots are wiped and the check "is it still mine" fails, so the child's thread claims anew.
+//! After a fork the child's slots are wiped and the check "is it still mine" fails, so the child's thread claims anew. A
+//! Rust reader does not: each has a number of its own, by which the child's copy of it knows that the slot is another's
+//! by now, neither enters nor leaves nor gives it back, and answers "not opened".
 //! With all slots taken a query takes the writer's lock instead: slow, never wrong, but not for a signal handler that may
 //! have interrupted a verb of its own thread.
 
 use std::cell::Cell;
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hsakmt_core::epoch::slots::{self, Inside, Slot};
@@ -40,29 +42,73 @@ static NOBODYS: Slot = Slot::free();
 #[derive(Clone, Copy, Debug)]
 pub struct Threads;
 
-// SAFETY: every method is `Slots`' own, on one and the same static domain.
+// SAFETY: every method is `Slots`' own, on one and the same static domain, or does nothing at all: for a slot that a fork
+// has wiped, and then `is_inside` says so.
 unsafe impl Domain for Threads {
     type Local<'d> = slots::Claim<'static, SLOTS, Membarrier>;
-    type Guard<'l> = slots::Entered<'l, SLOTS, Membarrier>;
+    type Guard<'l> = Entered<'l>;
     type Grace<'d> = Periods;
 
     fn join(&self) -> Option<Self::Local<'_>> {
-        SHARED.slots.join()
+        // A fork must never find a slot that it does not wipe.
+        SHARED.prepare();
+        SHARED.slots.join_as(number())
     }
 
     #[inline(always)]
-    fn enter<'l>(local: &'l mut Self::Local<'_>) -> Self::Guard<'l> {
-        slots::Slots::enter(local)
+    fn enter<'l>(claim: &'l mut Self::Local<'_>) -> Entered<'l> {
+        let owner = claim.owner();
+        Entered { slot: if claim.is_held() { Some(slots::Slots::enter(claim)) } else { None }, owner }
     }
 
     #[inline(always)]
-    fn refresh(guard: &mut Self::Guard<'_>) {
-        slots::Slots::refresh(guard);
+    fn refresh(guard: &mut Entered<'_>) {
+        match &mut guard.slot {
+            Some(slot) if slot.is_owned_by(guard.owner) => slots::Slots::refresh(slot),
+            _ => guard.forget(),
+        }
+    }
+
+    #[inline(always)]
+    fn is_inside(guard: &Entered<'_>) -> bool {
+        guard.slot.is_some()
     }
 
     fn grace(&self) -> Periods {
         Periods(SHARED.slots.grace())
     }
+}
+
+/// Being inside by a claim of this process; a forked child's copy is inside of nothing.
+#[derive(Debug)]
+pub struct Entered<'l> {
+    slot: Option<slots::Entered<'l, SLOTS, Membarrier>>,
+    owner: usize,
+}
+
+impl Entered<'_> {
+    /// Leaves the slot to whoever has it now.
+    #[cold]
+    fn forget(&mut self) {
+        std::mem::forget(self.slot.take());
+    }
+}
+
+impl Drop for Entered<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.slot.as_ref().is_some_and(|slot| !slot.is_owned_by(self.owner)) {
+            self.forget();
+        }
+    }
+}
+
+/// A claim's own: odd, so no thread's (an address) and not 0. Counted outside of the wiped memory: a child's are others
+/// than those it inherited.
+fn number() -> usize {
+    /// Relaxed: it only has to differ.
+    static NEXT: AtomicUsize = AtomicUsize::new(1);
+    NEXT.fetch_add(2, Ordering::Relaxed)
 }
 
 /// The writer's side: `SHARED`'s slots, and who the calling thread is.

@@ -17,7 +17,8 @@ pub mod slots;
 ///
 /// # Safety
 /// Once [`Grace::passed`] says so for a period, no reader that entered before the period began is still inside; and a
-/// reader that enters later sees every store made before it began.
+/// reader that enters later sees every store made before it began. A reader whose guard is not inside
+/// ([`Domain::is_inside`]) is no reader.
 pub unsafe trait Domain: Sync {
     /// A reader's place in the domain, one per thread.
     type Local<'d>
@@ -40,6 +41,14 @@ pub unsafe trait Domain: Sync {
 
     /// Leaves and enters again, so that a long-held guard does not hold memory back. Wait-free.
     fn refresh(guard: &mut Self::Guard<'_>);
+
+    /// Whether the guard protects anything. Only a forked child's copy of its parent's guard may not: what it was inside
+    /// of is gone. Then nothing may be loaded under it. Asked after [`Domain::enter`] or [`Domain::refresh`].
+    #[inline(always)]
+    fn is_inside(guard: &Self::Guard<'_>) -> bool {
+        let _ = guard;
+        true
+    }
 
     /// The writer's side. Several writers may share a domain.
     fn grace(&self) -> Self::Grace<'_>;

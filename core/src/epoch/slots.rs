@@ -174,6 +174,13 @@ impl<const N: usize, B: Barrier> Slots<N, B> {
         Some(slot)
     }
 
+    /// [`Domain::join`] under a number of the caller's choice. Where slots are taken away (a fork wipes them) and claimed
+    /// anew, no two claims may have the same: it is how the older one knows that its slot is another's.
+    pub fn join_as(&self, owner: usize) -> Option<Claim<'_, N, B>> {
+        let slot = self.claim(owner)?;
+        Some(Claim { domain: self, slot, owner, one_thread: PhantomData })
+    }
+
     /// Whether every slot is free or `me`'s, and `me` is outside. Whoever claims one later finds the newest root, so
     /// everything retired before may be reused. Looks at the first few slots only: who has more readers has none to
     /// spare.
@@ -243,6 +250,20 @@ pub struct Claim<'d, const N: usize, B: Barrier> {
     one_thread: PhantomData<core::cell::Cell<()>>,
 }
 
+impl<const N: usize, B: Barrier> Claim<'_, N, B> {
+    /// Whose it is.
+    #[inline(always)]
+    pub fn owner(&self) -> usize {
+        self.owner
+    }
+
+    /// Whether the slot is still its own. See [`Slot::is_owned_by`].
+    #[inline(always)]
+    pub fn is_held(&self) -> bool {
+        self.slot.is_owned_by(self.owner)
+    }
+}
+
 impl<const N: usize, B: Barrier> Drop for Claim<'_, N, B> {
     fn drop(&mut self) {
         self.domain.release(self.slot, self.owner);
@@ -254,6 +275,14 @@ impl<const N: usize, B: Barrier> Drop for Claim<'_, N, B> {
 pub struct Entered<'l, const N: usize, B: Barrier> {
     domain: &'l Slots<N, B>,
     inside: Inside<'l>,
+}
+
+impl<const N: usize, B: Barrier> Entered<'_, N, B> {
+    /// [`Slot::is_owned_by`] of the slot.
+    #[inline(always)]
+    pub fn is_owned_by(&self, owner: usize) -> bool {
+        self.inside.slot.is_owned_by(owner)
+    }
 }
 
 // SAFETY: the module's essay is the proof; `enter` and `refresh` store the slot and pass the light barrier before their
@@ -275,8 +304,7 @@ unsafe impl<const N: usize, B: Barrier> Domain for Slots<N, B> {
     fn join(&self) -> Option<Claim<'_, N, B>> {
         // Any number but 0 will do: this claim is told from others by the slot it holds.
         let owner = core::ptr::from_ref(self).addr();
-        let slot = self.claim(owner)?;
-        Some(Claim { domain: self, slot, owner, one_thread: PhantomData })
+        self.join_as(owner)
     }
 
     #[inline(always)]
