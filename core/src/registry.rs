@@ -92,7 +92,7 @@ impl<D> Registry<D> {
     }
 
     /// Counts publishes. A caller that remembers answers may use one as long as this has not moved since before it
-    /// asked. Wait-free, one load.
+    /// asked. Wait-free, one load. A word: where that is 32 bits, it is the same again 2^32 publishes later.
     #[inline]
     pub fn generation(&self) -> usize {
         self.generation.load(Ordering::Acquire)

@@ -27,7 +27,8 @@ pub struct Snapshot {
 const _: () = assert!(size_of::<usize>() != 8 || size_of::<Snapshot>() == 64);
 
 impl Snapshot {
-    /// Counts publishes: two snapshots of one registry with equal generations are the same.
+    /// Counts publishes: two snapshots of one registry with equal generations are the same, or 2^32 publishes apart where
+    /// a word is 32 bits.
     #[inline]
     pub fn generation(&self) -> usize {
         self.generation

@@ -68,7 +68,7 @@ pub trait Grace {
     /// Publishes that a node list without holders keeps its bytes for, for callers who keep pointers past their guard.
     const KEEP_PUBLISHES: usize = crate::list::KEEP_PUBLISHES;
 
-    /// Starts a grace period and names it. Names grow. [`NEVER`] when one could not be started: ask again later.
+    /// Starts a grace period and names it. Names grow, and may begin anew at 0. [`NEVER`] when one could not be started: ask again later.
     fn begin(&mut self) -> usize;
 
     /// Whether the period has passed. Never waits.

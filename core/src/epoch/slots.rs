@@ -102,7 +102,7 @@ unsafe impl Barrier for SingleCore {
 #[derive(Debug)]
 #[cfg_attr(target_pointer_width = "64", repr(align(128)))]
 pub struct Slot {
-    /// 0 while outside, else `2 * epoch + 1` of the epoch it entered in.
+    /// 0 while outside, else `2 * epoch + 1` of the epoch it entered in, whose uppermost bit is lost.
     active: AtomicUsize,
     /// 0 while free, else whoever claimed it.
     owner: AtomicUsize,
@@ -345,8 +345,9 @@ impl<const N: usize, B: Barrier> Grace for Periods<'_, N, B> {
         if !self.domain.barrier.heavy() {
             return NEVER;
         }
-        // Several writers may share a domain: each has its own period.
-        self.domain.epoch.fetch_add(1, Ordering::AcqRel) + 1
+        // Several writers may share a domain: each has its own period. One bit less than a word, as slots keep it; so it is
+        // never `NEVER`.
+        self.domain.epoch.fetch_add(1, Ordering::AcqRel).wrapping_add(1) & (usize::MAX >> 1)
     }
 
     fn passed(&mut self, period: usize) -> bool {
@@ -356,7 +357,38 @@ impl<const N: usize, B: Barrier> Grace for Periods<'_, N, B> {
         let used = self.domain.used.load(Ordering::Acquire);
         self.domain.slots.iter().take(used).all(|slot| {
             let active = slot.active.load(Ordering::Acquire);
-            active == 0 || active / 2 >= period
+            // Epochs are compared around the end of their numbers, which 32 bits reach: the older of two is less than half
+            // of them behind. A writer begins no period while one of its own waits, so no reader falls so far behind.
+            active == 0 || (active & !1).wrapping_sub(period.wrapping_mul(2)).cast_signed() >= 0
         })
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// Around where an epoch's uppermost bits change, and where it begins anew.
+    #[test]
+    fn periods_pass_for_those_who_left_also_when_epochs_wrap() {
+        for turn in [0, usize::MAX >> 2, usize::MAX >> 1, usize::MAX - (usize::MAX >> 2), usize::MAX] {
+            let domain: Slots<2, Fences> = Slots::new(Fences);
+            domain.epoch.store(turn.wrapping_sub(2), Ordering::Relaxed);
+            let (mut old, mut new) = (domain.join().unwrap(), domain.join().unwrap());
+            let mut periods = domain.grace();
+            for _ in 0..5 {
+                let mut inside = Slots::enter(&mut old);
+                let first = periods.begin();
+                assert_ne!(first, NEVER);
+                let later = Slots::enter(&mut new);
+                assert!(!periods.passed(first), "{turn:#x}: {inside:?} is from before {first:#x}");
+                Slots::refresh(&mut inside);
+                assert!(periods.passed(first), "{turn:#x}: {inside:?} and {later:?} are from after {first:#x}");
+                let second = periods.begin();
+                assert!(periods.passed(first) && !periods.passed(second), "{turn:#x}: {inside:?}, {second:#x}");
+                drop((inside, later));
+                assert!(periods.passed(second));
+            }
+        }
     }
 }
