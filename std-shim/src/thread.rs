@@ -12,9 +12,8 @@
 //! With all slots taken a query takes the writer's lock instead: slow, never wrong, but not for a signal handler that may
 //! have interrupted a verb of its own thread.
 
-use std::cell::Cell;
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hsakmt_core::epoch::slots::{self, Inside, Slot};
@@ -25,14 +24,15 @@ use crate::shared::{Membarrier, SHARED, SLOTS};
 
 /// What a thread has here.
 pub(crate) struct Mine {
-    /// Its slot, or one that is nobody's: a static's place always.
-    slot: Cell<*const Slot>,
+    /// Its slot, or one that is nobody's: a static's place always. Only this thread and its signal handlers come here, so
+    /// Relaxed is enough.
+    slot: AtomicPtr<Slot>,
     /// What it asked the primary context for.
     pub(crate) recent: Recent,
 }
 
 thread_local! {
-    static MINE: Mine = const { Mine { slot: Cell::new(&raw const NOBODYS), recent: Recent::new() } };
+    static MINE: Mine = const { Mine { slot: AtomicPtr::new((&raw const NOBODYS).cast_mut()), recent: Recent::new() } };
 }
 
 /// Owned by no thread: what a thread without a slot points to.
@@ -146,7 +146,7 @@ impl Mine {
     fn slot(&self) -> &'static Slot {
         // SAFETY: `slot` is only ever set to `NOBODYS` or to one of `SHARED`'s, both of which are statics. (A pointer, since
         // the oldest Rust that builds this takes no reference to such a static into a constant.)
-        unsafe { &*self.slot.get() }
+        unsafe { &*self.slot.load(Ordering::Relaxed) }
     }
 
     /// Takes the calling thread inside the domain; `None` when all slots are taken. Wait-free but for a thread's first.
@@ -158,6 +158,19 @@ impl Mine {
         // is here; `Inside` values of a thread live within one call each, and a signal handler's call ends before the call
         // it interrupted.
         Some(unsafe { SHARED.slots.enter_slot(slot) })
+    }
+
+    /// Makes `slot`, claimed for `me` just now, the thread's in place of the one it had `before`. Unless a signal handler
+    /// has done the same in the meantime: then `slot` goes back, for one that no thread points to would never.
+    fn keep(&self, before: &'static Slot, slot: &'static Slot, me: usize) -> &'static Slot {
+        let pointer = |slot: &'static Slot| std::ptr::from_ref(slot).cast_mut();
+        let kept = self.slot.compare_exchange(pointer(before), pointer(slot), Ordering::Relaxed, Ordering::Relaxed);
+        let mine = self.slot();
+        // A handler's may be the same one: in a child that it forked.
+        if kept.is_err() && !std::ptr::eq(mine, slot) {
+            SHARED.slots.release(slot, me);
+        }
+        mine
     }
 }
 
@@ -173,12 +186,17 @@ pub(crate) fn me() -> usize {
 extern "C" fn claim(me: usize) -> Option<&'static Slot> {
     // A fork must never find a slot that it does not wipe.
     SHARED.prepare();
-    let slot = SHARED.slots.claim(me)?;
-    MINE.with(|mine| {
-        mine.slot.set(slot);
-        // Perhaps another process: what its parent knew is not about its own objects.
+    let slot = MINE.with(|mine| {
+        let before = mine.slot();
+        if before.is_owned_by(me) {
+            // A signal handler's work, just now.
+            return Some(before);
+        }
+        // Perhaps another process: what its parent knew is not about its own objects. Before there is a slot: a handler that
+        // finds one asks at once.
         mine.recent.forget();
-    });
+        Some(mine.keep(before, SHARED.slots.claim(me)?, me))
+    })?;
     if let Some(key) = exit_key() {
         // SAFETY: the key was made below and is never deleted; the value is not dereferenced as what it points to.
         unsafe { libc::pthread_setspecific(key, std::ptr::without_provenance_mut::<c_void>(me)) };
@@ -215,7 +233,7 @@ extern "C" fn leave(me: *mut c_void) {
     let me = me.addr();
     MINE.with(|mine| {
         let slot = mine.slot();
-        mine.slot.set(&raw const NOBODYS);
+        mine.slot.store((&raw const NOBODYS).cast_mut(), Ordering::Relaxed);
         SHARED.slots.release(slot, me);
     });
 }
@@ -223,6 +241,32 @@ extern "C" fn leave(me: *mut c_void) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A thread's first query, with a signal handler that asks right after its claim: whichever of the two slots is the
+    /// thread's, the other is free.
+    #[test]
+    fn a_handler_in_the_middle_of_a_claim_costs_no_slot() {
+        let claims = || {
+            mine(|mine| {
+                let before = mine.slot();
+                let slot = SHARED.slots.claim(me())?;
+                if mine.enter().is_none() {
+                    SHARED.slots.release(slot, me());
+                    return None;
+                }
+                let handlers = mine.slot();
+                let kept = mine.keep(before, slot, me());
+                assert!(std::ptr::eq(kept, mine.slot()) && kept.is_owned_by(me()));
+                let other = if std::ptr::eq(kept, slot) { handlers } else { slot };
+                assert!(!std::ptr::eq(kept, other) && !other.is_owned_by(me()));
+                // And a claim that begins after the handler's takes no other.
+                assert!(claim(me()).is_some_and(|again| std::ptr::eq(again, kept)));
+                Some(())
+            })
+        };
+        // The other test has all slots for a moment.
+        while std::thread::spawn(claims).join().unwrap().is_none() {}
+    }
 
     #[test]
     fn slots_come_back_when_threads_end_and_run_out_aloud() {
