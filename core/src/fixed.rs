@@ -165,7 +165,7 @@ impl Capacity {
 }
 
 /// The write side of a [`StaticRegistry`].
-pub type StaticWriter<'r, const READERS: usize, B> = Writer<'r, Slots<READERS, B>, Blocks<'r>>;
+pub type StaticWriter<const READERS: usize, B> = Writer<'static, Slots<READERS, B>, Blocks>;
 
 /// A reader's place in a [`StaticRegistry`].
 pub type StaticReader<'r, const READERS: usize, B> = Reader<'r, Slots<READERS, B>>;
@@ -185,8 +185,14 @@ impl<const BYTES: usize, const READERS: usize, B: Barrier> StaticRegistry<BYTES,
     }
 
     /// The writer; open and empty. [`Error::AlreadyOpened`] while there is one, and for ever after one that left while
-    /// a reader stood inside.
-    pub fn writer(&self, page: PageSize) -> Result<StaticWriter<'_, READERS, B>> {
+    /// a reader stood inside. The registry stays where it is, for ever: its memory is what readers look at.
+    ///
+    /// ```compile_fail,E0597
+    /// # use hsakmt_core::{address::PageSize, epoch::slots::Fences, fixed::{Capacity, StaticRegistry}};
+    /// let registry = StaticRegistry::<{ Capacity::objects(8).bytes() }, 2, Fences>::new(Fences);
+    /// let writer = registry.writer(PageSize::FOUR_KIB);
+    /// ```
+    pub fn writer(&'static self, page: PageSize) -> Result<StaticWriter<READERS, B>> {
         let blocks = self.region.blocks().ok_or(Error::AlreadyOpened)?;
         self.registry.writer(page, blocks)
     }

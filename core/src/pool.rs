@@ -17,7 +17,8 @@ use crate::error::{Error, Result};
 ///
 /// # Safety
 /// `take` returns a block of at least `layout.size()` bytes at `layout.align()`, valid and nobody else's until it is
-/// given back with the same layout.
+/// given back with the same layout: also when the source was moved, dropped or leaked meanwhile. A writer that leaves
+/// while a reader stands inside drops its source and leaves the blocks to the reader.
 pub unsafe trait Memory {
     /// How many slots of `bytes` each a pool asks for at a time; at least 1. Many make growing rare, few waste little.
     fn slots_per_block(&self, bytes: usize) -> usize {

@@ -43,7 +43,14 @@ impl<const BYTES: usize> Region<BYTES> {
 
     /// All of it as one source of blocks. `None` while it is lent: until the last one was dropped with every block given
     /// back. A writer that left while a reader stood inside has not given all back, and its memory is never lent again.
-    pub fn blocks(&self) -> Option<Blocks<'_>> {
+    ///
+    /// The region is there for ever: a reader may still look at a block when the source and its writer are gone.
+    ///
+    /// ```compile_fail,E0597
+    /// let region = hsakmt_core::region::Region::<4096>::new();
+    /// let blocks = region.blocks();
+    /// ```
+    pub fn blocks(&'static self) -> Option<Blocks> {
         // AcqRel: whoever had it before has written its last.
         if self.lent.swap(1, Ordering::AcqRel) != 0 {
             return None;
@@ -77,18 +84,18 @@ struct Free {
 }
 
 /// A lent [`Region`]: a [`Memory`] of fixed size.
-pub struct Blocks<'r> {
+pub struct Blocks {
     /// The first free piece; they follow in order of address and never touch.
     free: *mut Free,
     left: usize,
     whole: usize,
-    lent: &'r AtomicUsize,
+    lent: &'static AtomicUsize,
 }
 
 // SAFETY: the pointers are to memory that only this value manages.
-unsafe impl Send for Blocks<'_> {}
+unsafe impl Send for Blocks {}
 
-impl Blocks<'_> {
+impl Blocks {
     /// Bytes that no block uses.
     pub fn left(&self) -> usize {
         self.left
@@ -137,8 +144,9 @@ impl Blocks<'_> {
 }
 
 // SAFETY: a block is cut from a free piece, which nobody else has until it is given back; pieces begin at multiples of
-// `GRAIN` within a region that is aligned to it, and no layout with more alignment gets any.
-unsafe impl Memory for Blocks<'_> {
+// `GRAIN` within a region that is aligned to it, and no layout with more alignment gets any. The region is borrowed for
+// ever, and lent to nobody else while a block is out: blocks are valid whatever becomes of this value.
+unsafe impl Memory for Blocks {
     fn slots_per_block(&self, bytes: usize) -> usize {
         few_slots_per_block(bytes)
     }
@@ -176,7 +184,7 @@ unsafe impl Memory for Blocks<'_> {
     }
 }
 
-impl Drop for Blocks<'_> {
+impl Drop for Blocks {
     fn drop(&mut self) {
         if self.left == self.whole {
             // Release: the next to have it sees that we have written our last.
@@ -185,7 +193,7 @@ impl Drop for Blocks<'_> {
     }
 }
 
-impl core::fmt::Debug for Blocks<'_> {
+impl core::fmt::Debug for Blocks {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Blocks").field("left", &self.left).field("whole", &self.whole).finish_non_exhaustive()
     }
@@ -237,16 +245,17 @@ mod tests {
 
     #[test]
     fn lent_again_only_when_everything_came_back() {
-        let region = Region::<256>::new();
-        let mut blocks = region.blocks().unwrap();
+        static REGION: Region<256> = Region::new();
+        static NOTHING: Region<0> = Region::new();
+        let mut blocks = REGION.blocks().unwrap();
         let block = blocks.take(layout(8)).unwrap();
         // SAFETY: taken above.
         unsafe { blocks.give(block, layout(8)) };
         drop(blocks);
-        let mut blocks = region.blocks().expect("all came back");
+        let mut blocks = REGION.blocks().expect("all came back");
         let _kept = blocks.take(layout(8)).unwrap();
         drop(blocks);
-        assert!(region.blocks().is_none(), "a block is still out");
-        assert!(Region::<0>::new().blocks().unwrap().take(layout(1)).is_none());
+        assert!(REGION.blocks().is_none(), "a block is still out");
+        assert!(NOTHING.blocks().unwrap().take(layout(1)).is_none());
     }
 }

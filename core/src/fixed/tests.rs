@@ -1,6 +1,7 @@
 //! Whatever order objects come and go in: what [`Capacity`] promised fits, look-ups stay within their steps, and what
 //! does not fit changes nothing.
 
+use std::boxed::Box;
 use std::collections::BTreeMap;
 use std::vec::Vec;
 
@@ -29,11 +30,12 @@ const LISTS: usize = 6;
 const CAPACITY: Capacity = Capacity::objects(OBJECTS).userptrs(USERPTRS).node_lists(LISTS);
 
 type Small = StaticRegistry<{ CAPACITY.bytes() }, 2, SingleCore>;
-type SmallWriter<'r> = StaticWriter<'r, 2, SingleCore>;
+type SmallWriter = StaticWriter<2, SingleCore>;
 
-fn registry() -> Small {
+/// In place of a `static` of each test's own.
+fn registry() -> &'static Small {
     // SAFETY: each test keeps its registry on one thread.
-    StaticRegistry::new(unsafe { SingleCore::new() })
+    Box::leak(Box::new(StaticRegistry::new(unsafe { SingleCore::new() })))
 }
 
 fn layout() -> Layout {
@@ -78,11 +80,11 @@ fn object(n: usize, userptr: bool) -> Object<'static> {
     }
 }
 
-fn insert(writer: &mut SmallWriter<'_>, n: usize, userptr: bool) -> Result<()> {
+fn insert(writer: &mut SmallWriter, n: usize, userptr: bool) -> Result<()> {
     writer.insert_object(Aperture::Svm, &object(n, userptr))
 }
 
-fn remove(writer: &mut SmallWriter<'_>, n: usize) -> Result<()> {
+fn remove(writer: &mut SmallWriter, n: usize) -> Result<()> {
     writer.remove_object(Aperture::Svm, object(n, false).start)
 }
 
@@ -127,7 +129,7 @@ fn play(steps: impl IntoIterator<Item = (usize, bool, bool)>) {
             writer.set_mapped(Aperture::Svm, object(n, false).start, &NODES[(n + 1) % LISTS]).unwrap();
         }
     }
-    check(&registry, &alive);
+    check(registry, &alive);
     shape(writer.snapshot().objects(Aperture::Svm)).check(alive.len());
     shape(writer.snapshot().userptrs()).check(alive.values().filter(|userptr| **userptr).count());
 }

@@ -41,7 +41,7 @@ mod place {
 
     static REGISTRY: StaticRegistry<BYTES, READERS, SingleCore> = StaticRegistry::new(one_core());
 
-    pub type Source = Blocks<'static>;
+    pub type Source = Blocks;
 
     pub fn init() {}
 

@@ -12,14 +12,15 @@ const USERPTRS: usize = 40;
 const BYTES: usize = Capacity::objects(OBJECTS).userptrs(USERPTRS).node_lists(8).managed(2).bytes();
 
 type Fixed = StaticRegistry<BYTES, 2, SingleCore>;
-type FixedManager<'r> = Manager<'r, Fake, Slots<2, SingleCore>, Blocks<'r>>;
+type FixedManager = Manager<'static, Fake, Slots<2, SingleCore>, Blocks>;
 
-fn registry() -> Fixed {
+/// In place of a `static` of each test's own.
+fn registry() -> &'static Fixed {
     // SAFETY: each test keeps its registry on one thread.
-    StaticRegistry::new(unsafe { SingleCore::new() })
+    Box::leak(Box::new(StaticRegistry::new(unsafe { SingleCore::new() })))
 }
 
-fn start<'r>(registry: &'r Fixed, bench: &Bench) -> FixedManager<'r> {
+fn start(registry: &'static Fixed, bench: &Bench) -> FixedManager {
     let writer = registry.writer(bench.page).unwrap();
     let mut manager = Manager::new(Fake::new(bench.apertures()), writer, bench.opened);
     bench.with_nodes(|nodes| manager.set_up(nodes, &bench.options)).unwrap();
@@ -33,7 +34,7 @@ enum Thing {
     Userptr(usize),
 }
 
-fn make(m: &mut FixedManager<'_>, n: usize) -> Result<Thing> {
+fn make(m: &mut FixedManager, n: usize) -> Result<Thing> {
     if n % 4 == 3 {
         let address = A + n * 3 * P + 5;
         m.register(address, 2 * P + n).map(|()| Thing::Userptr(address))
@@ -43,14 +44,14 @@ fn make(m: &mut FixedManager<'_>, n: usize) -> Result<Thing> {
     }
 }
 
-fn end(m: &mut FixedManager<'_>, thing: Thing) -> Result<()> {
+fn end(m: &mut FixedManager, thing: Thing) -> Result<()> {
     match thing {
         Thing::Memory(address) => m.unmap(address).and_then(|()| m.free(address)),
         Thing::Userptr(address) => m.unmap(address).and_then(|()| m.deregister(address)),
     }
 }
 
-fn map(m: &mut FixedManager<'_>, thing: Thing) -> Result<()> {
+fn map(m: &mut FixedManager, thing: Thing) -> Result<()> {
     let (Thing::Memory(address) | Thing::Userptr(address)) = thing;
     m.map(address, 0).map(drop)
 }
@@ -59,7 +60,7 @@ fn map(m: &mut FixedManager<'_>, thing: Thing) -> Result<()> {
 fn the_capacity_fits_whatever_comes_and_goes() {
     for bench in [Bench::new(), Bench::reserved()] {
         let registry = registry();
-        let mut m = start(&registry, &bench);
+        let mut m = start(registry, &bench);
         let mut things: Vec<Thing> = Vec::new();
         for round in 0..6 {
             for n in things.len()..OBJECTS {
@@ -86,7 +87,7 @@ fn the_capacity_fits_whatever_comes_and_goes() {
 fn full_is_an_error_and_everything_can_be_ended() {
     for bench in [Bench::new(), Bench::reserved()] {
         let registry = registry();
-        let mut m = start(&registry, &bench);
+        let mut m = start(registry, &bench);
         let mut things = Vec::new();
         let error = loop {
             let before = (m.writer().snapshot().iter().count(), m.driver().kernel.bos.len());
@@ -116,7 +117,7 @@ fn full_is_an_error_and_everything_can_be_ended() {
 #[test]
 fn a_reader_sees_what_the_manager_made() {
     let (registry, bench) = (registry(), Bench::new());
-    let mut m = start(&registry, &bench);
+    let mut m = start(registry, &bench);
     let address = m.allocate(G1, P, 0, VRAM, 0).unwrap();
     m.set_user_data(address, 7).unwrap();
     assert_eq!(registry.query_pointer(address + 5, |info| info.unwrap().user_data), Some(7));
