@@ -20,6 +20,11 @@ use crate::error::{Error, Result};
 /// given back with the same layout: also when the source was moved, dropped or leaked meanwhile. A writer that leaves
 /// while a reader stands inside drops its source and leaves the blocks to the reader.
 pub unsafe trait Memory {
+    /// Whether there is little, and no more than a plan counted with ([`Capacity`](crate::fixed::Capacity)): then the
+    /// writer takes back what was replaced with every write, whatever the domain prefers, and only the memory's end
+    /// limits what waits for readers.
+    const SCARCE: bool = false;
+
     /// How many slots of `bytes` each a pool asks for at a time; at least 1. Many make growing rare, few waste little.
     fn slots_per_block(&self, bytes: usize) -> usize {
         slots_per_block(bytes)
@@ -33,6 +38,18 @@ pub unsafe trait Memory {
     /// # Safety
     /// `block` came from [`Memory::take`] of this source with this layout, and nobody uses it any more.
     unsafe fn give(&mut self, block: NonNull<u8>, layout: Layout);
+}
+
+/// No memory: whoever asks makes do with what pools hold.
+pub(crate) struct Nothing;
+
+// SAFETY: no block is ever given.
+unsafe impl Memory for Nothing {
+    fn take(&mut self, _: Layout) -> Option<NonNull<u8>> {
+        None
+    }
+
+    unsafe fn give(&mut self, _: NonNull<u8>, _: Layout) {}
 }
 
 /// The global allocator.
@@ -347,14 +364,6 @@ mod tests {
 
     #[test]
     fn a_source_that_is_empty_is_no_memory() {
-        struct Empty;
-        // SAFETY: never gives a block.
-        unsafe impl Memory for Empty {
-            fn take(&mut self, _: Layout) -> Option<NonNull<u8>> {
-                None
-            }
-            unsafe fn give(&mut self, _: NonNull<u8>, _: Layout) {}
-        }
-        assert_eq!(Pool::<u64>::new().reserve(1, &mut Empty), Err(Error::NoMemory));
+        assert_eq!(Pool::<u64>::new().reserve(1, &mut Nothing), Err(Error::NoMemory));
     }
 }

@@ -147,6 +147,8 @@ impl Blocks {
 // `GRAIN` within a region that is aligned to it, and no layout with more alignment gets any. The region is borrowed for
 // ever, and lent to nobody else while a block is out: blocks are valid whatever becomes of this value.
 unsafe impl Memory for Blocks {
+    const SCARCE: bool = true;
+
     fn slots_per_block(&self, bytes: usize) -> usize {
         few_slots_per_block(bytes)
     }

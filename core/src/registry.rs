@@ -31,7 +31,7 @@ use crate::aperture::{Aperture, Layout};
 use crate::epoch::{Domain, Grace};
 use crate::error::{Error, Result};
 use crate::list::{List, Lists, MAX_LIST};
-use crate::pool::Memory;
+use crate::pool::{Memory, Nothing};
 use crate::primitive::{AtomicPtr, AtomicUsize, Ordering, const_fn};
 use crate::reader::Readers;
 use crate::record::Record;
@@ -293,7 +293,7 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
     pub fn set_layout(&mut self, mut layout: Layout) -> Result<()> {
         layout.settle();
         self.reserve_plain(1)?;
-        self.pools.layouts.reserve(1, &mut self.memory)?;
+        self.top_up_layouts()?;
         let mut next = *self.snapshot();
         let old = core::mem::replace(&mut next.layout, self.pools.layouts.make(layout).ok_or(Error::NoMemory)?);
         // SAFETY: from this pool; the version that used it is being replaced, and retired no later than its layout.
@@ -350,6 +350,13 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
 
     /// The list of `id(0), ..., id(len - 1)`, held once more; [`Writer::release`] ends the hold.
     pub(crate) fn intern(&mut self, len: usize, id: impl Fn(usize) -> u32) -> Result<List> {
+        if M::SCARCE {
+            // What waits, before more memory: pools never give any back.
+            match self.lists.intern(len, &id, &mut Nothing) {
+                Err(Error::NoMemory) if len <= MAX_LIST => self.reclaim_early(),
+                known => return known,
+            }
+        }
         self.lists.intern(len, &id, &mut self.memory).or_else(|error| {
             if error == Error::NoMemory && len <= MAX_LIST {
                 self.reclaim_early();

@@ -117,10 +117,13 @@ impl Retired {
 type GraceOf<'r, D> = <D as Domain>::Grace<'r>;
 
 impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
-    const BATCH: usize = <GraceOf<'r, D> as Grace>::BATCH;
-    const MAX_WAITING: usize = MAX_BATCHES * Self::BATCH;
+    const BATCH: usize = if M::SCARCE { 1 } else { <GraceOf<'r, D> as Grace>::BATCH };
+    /// Where memory is scarce its end is the limit: who planned for a session held longer has the memory for it.
+    const MAX_WAITING: usize = if M::SCARCE { usize::MAX } else { MAX_BATCHES * Self::BATCH };
+    /// Node lists of a scarce memory have no C callers.
+    const KEEP_PUBLISHES: usize = if M::SCARCE { 0 } else { <GraceOf<'r, D> as Grace>::KEEP_PUBLISHES };
 
-    /// A period costs nothing and memory is little: what was replaced comes back with the next write.
+    /// Memory is little, or a period costs nothing: what was replaced comes back with the next write.
     const LITTLE: bool = Self::BATCH == 1 && !cfg!(loom);
 
     /// Edits kept in hand where memory is little: a verb that makes something leaves enough for one that ends it.
@@ -165,19 +168,54 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
 
     /// The part of `reserve` that an edit repeats: does nothing when the verb has reserved.
     pub(super) fn top_up(&mut self, edits: usize) -> Result<()> {
+        if M::SCARCE && !self.at_hand(edits) {
+            self.reclaim_early();
+        }
         self.grow(edits).or_else(|_| {
             self.reclaim_early();
             self.grow(edits)
         })
     }
 
+    /// Room for one more layout. The one before the newest comes back for it, unless a reader holds it.
+    pub(super) fn top_up_layouts(&mut self) -> Result<()> {
+        if M::SCARCE && self.pools.layouts.available() == 0 {
+            self.reclaim_early();
+        }
+        self.pools.layouts.reserve(1, &mut self.memory).or_else(|_| {
+            self.reclaim_early();
+            self.pools.layouts.reserve(1, &mut self.memory)
+        })
+    }
+
     /// The same for one replacement or removal. Succeeds after every insertion that did, however full the memory is,
     /// unless a reader holds what was replaced.
     pub(super) fn top_up_in_place(&mut self) -> Result<()> {
+        if M::SCARCE && !self.at_hand_in_place() {
+            self.reclaim_early();
+        }
         self.grow_in_place().or_else(|_| {
             self.reclaim_early();
             self.grow_in_place()
         })
+    }
+
+    /// Whether [`Writer::grow`] has nothing to do. Where memory is scarce it is asked first: pools never give blocks
+    /// back, so what one of them takes because a look-up held something up for a moment would be missing in another.
+    fn at_hand(&self, edits: usize) -> bool {
+        let (height, userptrs) = (self.snapshot().height(), self.snapshot().userptrs.height());
+        self.pools.nodes.hold(edits, height, userptrs) && self.versions_at_hand(edits)
+    }
+
+    /// The same for [`Writer::grow_in_place`].
+    fn at_hand_in_place(&self) -> bool {
+        let (height, userptrs) = (self.snapshot().height(), self.snapshot().userptrs.height());
+        self.pools.nodes.hold_in_place(height, userptrs) && self.versions_at_hand(1)
+    }
+
+    fn versions_at_hand(&self, edits: usize) -> bool {
+        let gpuvms = if self.layout().gpuvm_count > 0 { edits } else { 0 };
+        self.pools.snapshots.available() >= edits && self.pools.gpuvms.available() >= gpuvms
     }
 
     fn grow_in_place(&mut self) -> Result<()> {
@@ -264,14 +302,20 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
         }
     }
 
-    /// Memory is short: takes back what no reader holds, though no batch is full, and lists whose time has come.
+    /// Memory is short: takes back what no reader holds, though no batch is full, and lists whose time has come. Where
+    /// it is scarce, look-ups under way on other cores are waited for.
     #[cold]
     pub(super) fn reclaim_early(&mut self) {
+        let mut attempt = 0;
         for _ in 0..EARLY_PERIODS {
             if self.waiting.is_none() {
                 self.begin_period();
             }
             self.end_period();
+            while M::SCARCE && self.waiting.is_some() && self.grace.pause(attempt) {
+                attempt += 1;
+                self.end_period();
+            }
         }
     }
 
@@ -293,9 +337,8 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
     fn turn(&mut self, publishes: usize) {
         self.passed += 1;
         let generation = self.snapshot().generation;
-        // A period begun early ends few publishes, and may end lists all the same.
-        let limit = publishes.max(EARLY_LISTS);
-        let keep = <GraceOf<'r, D> as Grace>::KEEP_PUBLISHES;
-        self.lists.reclaim(generation, self.passed, keep, limit, &mut self.memory);
+        // A period begun early ends few publishes, and may end lists all the same. Where memory is scarce, few wait.
+        let limit = if M::SCARCE { usize::MAX } else { publishes.max(EARLY_LISTS) };
+        self.lists.reclaim(generation, self.passed, Self::KEEP_PUBLISHES, limit, &mut self.memory);
     }
 }

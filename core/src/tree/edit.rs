@@ -63,6 +63,11 @@ impl Nodes {
         self.reaching.reserve(userptrs, memory)
     }
 
+    /// Whether [`Nodes::reserve_in_place`] has nothing to do.
+    pub(crate) fn hold_in_place(&self, height: usize, userptrs: usize) -> bool {
+        self.leaves.available() >= 2 && self.branches.available() >= height && self.reaching.available() >= userptrs
+    }
+
     /// Whether [`Nodes::reserve`] has nothing to do.
     #[inline]
     pub(crate) fn hold(&self, edits: usize, height: usize, userptrs: usize) -> bool {
