@@ -53,7 +53,8 @@ use crate::va::areas;
 /// What a registry must hold at any moment, and so how many bytes it needs and how many steps a look-up can take.
 ///
 /// Bytes are what the worst order of writes needs; most need a third of it. Nothing is lost by that: a registry takes
-/// more objects for as long as there is room.
+/// more objects for as long as there is room. But memory that was taken for tree nodes, or for lists, stays theirs until
+/// the writer is dropped: once there was more than the capacity of anything, it is promised again only to the next writer.
 #[derive(Clone, Copy, Debug)]
 pub struct Capacity {
     objects: usize,
@@ -108,7 +109,8 @@ impl Capacity {
         Capacity { gpuvm: true, ..self }
     }
 
-    /// A session may be held while as many writes are published. Interrupt handlers that ask and return hold none.
+    /// A session may be held while as many writes are published, the layout unchanged. Any number: the memory is the only
+    /// limit. Interrupt handlers that ask and return hold none.
     pub const fn held_over(self, publishes: usize) -> Capacity {
         Capacity { held: publishes, ..self }
     }

@@ -241,6 +241,28 @@ fn full_is_an_error_that_changes_nothing() {
     (0..OBJECTS).for_each(|n| insert(&mut writer, n, false).unwrap());
 }
 
+/// What pools took beyond the capacity stays theirs, and comes back with the next writer.
+#[test]
+fn whoever_goes_beyond_the_capacity_is_promised_it_again_by_the_next_writer() {
+    const BYTES: usize = Capacity::objects(8).node_lists(8).bytes();
+    // SAFETY: the registry stays on this thread.
+    static REGISTRY: StaticRegistry<BYTES, 2, SingleCore> = StaticRegistry::new(unsafe { SingleCore::new() });
+    let with_lists = |writer: &mut SmallWriter| (0..LISTS).try_for_each(|n| insert(writer, n, false));
+    for overfill in [false, true, false] {
+        let mut writer = REGISTRY.writer(PageSize::FOUR_KIB).unwrap();
+        writer.set_layout(layout()).unwrap();
+        if overfill {
+            let plain = |n| Object { mapped: &[], ..object(n, false) };
+            let beyond = (0..).find(|n| writer.insert_object(Aperture::Svm, &plain(*n)).is_err()).unwrap();
+            assert!(beyond > 8, "{beyond} fit");
+            (0..beyond).for_each(|n| remove(&mut writer, n).unwrap());
+            assert_eq!(with_lists(&mut writer), Err(Error::NoMemory));
+        } else {
+            with_lists(&mut writer).unwrap();
+        }
+    }
+}
+
 #[test]
 fn a_session_that_is_held_stops_the_writer_and_nothing_else() {
     let registry = registry();
