@@ -45,9 +45,10 @@ use crate::reader::Reader;
 use crate::region::{Blocks, GRAIN, Region};
 use crate::registry::{ENDING_EDITS, Registry, Writer};
 use crate::snapshot::{GpuvmRoots, Snapshot};
-use crate::tree::edit::{LEAVES_PER_EDIT, worst};
 use crate::tree::node::{Branch, Leaf, Reach};
-use crate::tree::size::{most_branches, most_height, most_leaves};
+use crate::tree::size::{
+    LEAVES_PER_EDIT, branches_to_join, leaves_to_join, most_branches, most_height, most_leaves, worst,
+};
 use crate::va::areas;
 
 /// What a registry must hold at any moment, and so how many bytes it needs and how many steps a look-up can take.
@@ -129,9 +130,10 @@ impl Capacity {
         let trees = self.apertures + if self.gpuvm { MAX_GPUVM } else { 0 };
         let (height, userptr_height) = (most_height(objects), most_height(userptrs));
         let leaves = most_leaves(objects, trees) + most_leaves(userptrs, 1);
-        let leaves = leaves + edits * LEAVES_PER_EDIT + held * LEAVES_PER_EDIT;
-        let branches = most_branches(objects, trees) + worst(edits, height) + held * 2 * height;
-        let reaching = most_branches(userptrs, 1) + worst(edits, userptr_height) + held * 2 * userptr_height;
+        let joined = leaves_to_join(height, userptr_height);
+        let leaves = leaves + larger(edits * LEAVES_PER_EDIT, joined) + held * larger(LEAVES_PER_EDIT, joined);
+        let branches = most_branches(objects, trees) + branches_beside(edits, held, height);
+        let reaching = most_branches(userptrs, 1) + branches_beside(edits, held, userptr_height);
         let lists = if lists == 0 { 0 } else { lists + WAITING_LISTS + 2 * held };
         let gpuvms = if self.gpuvm { 1 + edits + held } else { 0 };
         Pool::<Leaf>::bytes_for(leaves, GRAIN)
@@ -164,6 +166,16 @@ impl Capacity {
         let userptrs = if self.userptrs == 0 { 0 } else { 2 * (most_height(self.userptrs) + 1) };
         userptrs + indexes * (most_height(self.objects) + 1)
     }
+}
+
+const fn larger(a: usize, b: usize) -> usize {
+    if a > b { a } else { b }
+}
+
+/// Branches of a tree so high beside those of the newest version: of the edits under way and of the versions held.
+const fn branches_beside(edits: usize, held: usize, height: usize) -> usize {
+    let joined = branches_to_join(height);
+    larger(worst(edits, height), joined) + held * larger(2 * height, joined)
 }
 
 /// The write side of a [`StaticRegistry`].

@@ -2,7 +2,7 @@
 //! does not fit changes nothing.
 
 use std::boxed::Box;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::vec::Vec;
 
 use proptest::prelude::*;
@@ -176,6 +176,49 @@ fn the_capacity_fits_in_the_emptiest_leaves() {
     shape.check(objects);
 }
 
+/// Two branches become one, at whose border a leaf with one record stands beside another.
+#[test]
+fn leaves_that_met_where_two_branches_became_one_are_joined() {
+    let steps = |range: core::ops::Range<usize>, comes| range.map(move |n| (n, false, comes));
+    play(steps(0..257, true).chain(steps(241..256, false)).chain(steps(0..16, false)));
+}
+
+/// The same three levels high, in a tree that is thinned out and filled in again here and there: no two neighbours hold too
+/// little, and the memory is enough.
+#[test]
+fn a_high_tree_holds_its_size() {
+    const PLACES: usize = 6000;
+    const BYTES: usize = Capacity::objects(PLACES).node_lists(LISTS).bytes();
+    // SAFETY: the registry stays on this thread.
+    static REGISTRY: StaticRegistry<BYTES, 2, SingleCore> = StaticRegistry::new(unsafe { SingleCore::new() });
+    let mut writer = REGISTRY.writer(PageSize::FOUR_KIB).unwrap();
+    writer.set_layout(layout()).unwrap();
+    (0..PLACES).for_each(|n| insert(&mut writer, n, false).unwrap());
+    let (mut there, mut highest) = ((0..PLACES).collect::<BTreeSet<_>>(), 0);
+    let mut random = 0x2545_f491_4f6c_dd1d_usize;
+    for step in 0..1500 {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        // A stretch of places becomes full, or keeps every 16th, 17th, ... or none.
+        let (from, len, keep) = (random % PLACES, 1 + (random >> 16) % 300, 1 + (random >> 32) % 24);
+        for n in from..PLACES.min(from + len) {
+            let stays = step % 3 == 0 || (keep < 20 && n % keep == 0);
+            if stays && there.insert(n) {
+                insert(&mut writer, n, false).unwrap();
+            } else if !stays && there.remove(&n) {
+                remove(&mut writer, n).unwrap();
+            }
+        }
+        if step % 10 == 0 {
+            let shape = shape(writer.snapshot().objects(Aperture::Svm));
+            shape.check(there.len());
+            highest = highest.max(shape.height);
+        }
+    }
+    assert_eq!(highest, 3);
+}
+
 /// What a tree is made of.
 #[derive(Debug, Default)]
 struct Shape {
@@ -193,13 +236,17 @@ impl Shape {
 }
 
 fn shape<O: Order>(tree: View<'_, O>) -> Shape {
-    fn below<O: Order>(tree: View<'_, O>, node: NodePtr, height: usize, shape: &mut Shape) {
+    /// The node's entries.
+    fn below<O: Order>(tree: View<'_, O>, node: NodePtr, height: usize, shape: &mut Shape) -> usize {
         if height == 0 {
             shape.leaves += 1;
-            return;
+            return tree.leaf(node).len();
         }
         shape.branches += 1;
-        tree.branch(node).used().for_each(|child| below(tree, child.node, height - 1, shape));
+        let children: Vec<_> =
+            tree.branch(node).used().map(|child| below(tree, child.node, height - 1, shape)).collect();
+        assert!(children.windows(2).all(|pair| pair.iter().sum::<usize>() >= 9), "{children:?}");
+        children.len()
     }
     let mut shape = Shape::default();
     if let Some((node, height)) = tree.top() {

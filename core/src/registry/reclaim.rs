@@ -210,7 +210,7 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
     /// The same for [`Writer::grow_in_place`].
     fn at_hand_in_place(&self) -> bool {
         let (height, userptrs) = (self.snapshot().height(), self.snapshot().userptrs.height());
-        self.pools.nodes.hold_in_place(height, userptrs) && self.versions_at_hand(1)
+        self.pools.nodes.hold_to_join(height, userptrs) && self.versions_at_hand(1)
     }
 
     fn versions_at_hand(&self, edits: usize) -> bool {
@@ -221,7 +221,12 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
     fn grow_in_place(&mut self) -> Result<()> {
         let (height, userptrs) = (self.snapshot().height(), self.snapshot().userptrs.height());
         self.pools.nodes.reserve_in_place(height, userptrs, &mut self.memory)?;
-        self.grow_versions(1)
+        self.grow_versions(1)?;
+        if !self.pools.nodes.hold_to_join(height, userptrs) {
+            // Without it the removal works, and the tree is larger than it need be.
+            let _ = self.pools.nodes.reserve_to_join(height, userptrs, &mut self.memory);
+        }
+        Ok(())
     }
 
     /// Room for versions themselves.

@@ -5,12 +5,14 @@
 //! go into a [`Limbo`] that waits for its grace period. A node made and dropped within one edit goes straight back.
 //!
 //! A full node splits in halves, or, at the outer edges, so that ascending and descending insertion leaves full nodes
-//! behind. A node that shrank is joined with a neighbour when both fit in one.
+//! behind. A node that shrank is joined with a neighbour when both fit in one, and where two branches became one, so are
+//! the two nodes that met there, if they hold few: `tree::size` rests on it.
 
 use core::ptr::NonNull;
 
 use super::node::{Beside, Branch, Child, Key, Leaf, NodePtr, Reach};
 use super::search::FANOUT;
+use super::size::{LEAVES_PER_EDIT, PAIR, branches_to_join, leaves_to_join, worst};
 use super::{MAX_HEIGHT, Order, Root};
 use crate::error::{Error, Result};
 use crate::pool::{Chain, Memory, Pool};
@@ -63,9 +65,18 @@ impl Nodes {
         self.reaching.reserve(userptrs, memory)
     }
 
-    /// Whether [`Nodes::reserve_in_place`] has nothing to do.
-    pub(crate) fn hold_in_place(&self, height: usize, userptrs: usize) -> bool {
-        self.leaves.available() >= 2 && self.branches.available() >= height && self.reaching.available() >= userptrs
+    /// Room for all that a removal joins, too. Without it a removal works, and leaves more nodes behind.
+    pub(crate) fn reserve_to_join(&mut self, height: usize, userptrs: usize, memory: &mut impl Memory) -> Result<()> {
+        self.leaves.reserve(leaves_to_join(height, userptrs), memory)?;
+        self.branches.reserve(branches_to_join(height), memory)?;
+        self.reaching.reserve(branches_to_join(userptrs), memory)
+    }
+
+    /// Whether [`Nodes::reserve_to_join`] has nothing to do.
+    pub(crate) fn hold_to_join(&self, height: usize, userptrs: usize) -> bool {
+        self.leaves.available() >= leaves_to_join(height, userptrs)
+            && self.branches.available() >= branches_to_join(height)
+            && self.reaching.available() >= branches_to_join(userptrs)
     }
 
     /// Whether [`Nodes::reserve`] has nothing to do.
@@ -75,16 +86,6 @@ impl Nodes {
             && self.branches.available() >= worst(edits, height)
             && self.reaching.available() >= worst(edits, userptrs)
     }
-}
-
-/// Leaves that one edit may take: two in each of two trees.
-pub(crate) const LEAVES_PER_EDIT: usize = 4;
-
-/// Each edit takes at most two nodes per level and a new top; the tree grows by a level.
-pub(crate) const fn worst(edits: usize, height: usize) -> usize {
-    let levels = height.saturating_add(edits);
-    let levels = if levels < MAX_HEIGHT { levels } else { MAX_HEIGHT };
-    edits.saturating_mul(2 * levels + 1)
 }
 
 /// One edit of one tree.
@@ -127,17 +128,19 @@ impl Edit<'_> {
     /// `root` without the record at `key`.
     pub(crate) fn remove<O: Order>(&mut self, root: Root<O>, key: Key) -> Result<Root<O>> {
         let (node, height) = root.top().ok_or(Error::Failed)?;
-        let Some(top) = self.remove_at::<O>(node, height, key)? else { return Ok(Root::EMPTY) };
-        if height > 0 {
-            let branch = *branch_of::<O::Beside>(top.node);
-            if let (Some(only), None) = (branch.child(0), branch.child(1)) {
-                // A top with one child is of no use.
-                // SAFETY: made by this edit (a removal copies its whole path), in no chain, seen by nobody.
-                unsafe { O::branches(self.nodes).give(top.node.branch()) };
-                return Ok(Root::new(only.node, height - 1));
-            }
+        // One leaf is kept for the other tree.
+        let joins = self.nodes.leaves.available() > leaves_to_join(height, 0) - 1
+            && O::branches(self.nodes).available() >= branches_to_join(height);
+        let Some(top) = self.remove_at::<O>(node, height, key, joins)? else { return Ok(Root::EMPTY) };
+        let (mut node, mut height) = (top.node, height);
+        while height > 0 {
+            let branch = *branch_of::<O::Beside>(node);
+            let (Some(only), None) = (branch.child(0), branch.child(1)) else { break };
+            // A top with one child is of no use.
+            self.retire_branch::<O>(node);
+            (node, height) = (only.node, height - 1);
         }
-        Ok(Root::new(top.node, height))
+        Ok(Root::new(node, height))
     }
 
     fn insert_at<O: Order>(&mut self, node: NodePtr, height: usize, record: &Record, edge: Edge) -> Result<Grown> {
@@ -206,8 +209,8 @@ impl Edit<'_> {
         Ok(NodePtr::from_branch(branch.0))
     }
 
-    /// The subtree without `key`; `None` when nothing is left of it.
-    fn remove_at<O: Order>(&mut self, node: NodePtr, height: usize, key: Key) -> Result<Option<Child>> {
+    /// The subtree without `key`; `None` when nothing is left of it. `joins`: there are nodes for [`Edit::combine`].
+    fn remove_at<O: Order>(&mut self, node: NodePtr, height: usize, key: Key, joins: bool) -> Result<Option<Child>> {
         if height == 0 {
             let old = leaf_of(node);
             let position = found::<O>(old, key)?;
@@ -219,10 +222,10 @@ impl Edit<'_> {
         let old = *branch_of::<O::Beside>(node);
         let position = old.position(key);
         let child = old.child(position).ok_or(Error::Failed)?;
-        let child = self.remove_at::<O>(child.node, height - 1, key)?;
+        let child = self.remove_at::<O>(child.node, height - 1, key, joins)?;
         let (from, joined, to) = match child {
             None => (position, None, position + 1),
-            Some(child) => self.join::<O>(&old, position, child, height - 1),
+            Some(child) => self.join::<O>(&old, position, child, height - 1, joins)?,
         };
         let children = old.used().take(from).chain(joined).chain(old.used().skip(to));
         let rest = old.len() - (to - from) + usize::from(joined.is_some());
@@ -239,37 +242,75 @@ impl Edit<'_> {
         at: usize,
         child: Child,
         height: usize,
-    ) -> (usize, Option<Child>, usize) {
-        let right = parent.child(at + 1).filter(|other| {
-            len_of::<O::Beside>(child.node, height) + len_of::<O::Beside>(other.node, height) <= FANOUT
-        });
-        if let Some(right) = right {
-            return (at, Some(self.merge::<O>(child, right, child, height)), at + 2);
-        }
+        joins: bool,
+    ) -> Result<(usize, Option<Child>, usize)> {
+        let len = |node: Child| len_of::<O::Beside>(node.node, height);
         let left = at.checked_sub(1).and_then(|before| parent.child(before));
-        match left
-            .filter(|other| len_of::<O::Beside>(child.node, height) + len_of::<O::Beside>(other.node, height) <= FANOUT)
-        {
-            Some(left) => (at - 1, Some(self.merge::<O>(left, child, child, height)), at + 1),
-            None => (at, Some(child), at + 1),
+        if let Some(right) = parent.child(at + 1).filter(|right| len(child) + len(*right) <= FANOUT) {
+            let child = self.merge::<O>(child, right, child, height, joins)?;
+            // Two nodes that met in it may have become one: it may hold no more than before.
+            return match left.filter(|left| len(*left) + len(child) < PAIR) {
+                Some(left) => Ok((at - 1, Some(self.merge::<O>(left, child, child, height, joins)?), at + 2)),
+                None => Ok((at, Some(child), at + 2)),
+            };
+        }
+        match left.filter(|left| len(child) + len(*left) <= FANOUT) {
+            Some(left) => Ok((at - 1, Some(self.merge::<O>(left, child, child, height, joins)?), at + 1)),
+            None => Ok((at, Some(child), at + 1)),
         }
     }
 
     /// `left` and `right` in one node, written over `fresh`, which is one of them; the other is retired.
-    fn merge<O: Order>(&mut self, left: Child, right: Child, fresh: Child, height: usize) -> Child {
+    fn merge<O: Order>(
+        &mut self,
+        left: Child,
+        right: Child,
+        fresh: Child,
+        height: usize,
+        joins: bool,
+    ) -> Result<Child> {
         let other = if left.node == fresh.node { right.node } else { left.node };
         if height == 0 {
             let (a, b) = (*leaf_of(left.node), *leaf_of(right.node));
             let mut leaf = Fresh(fresh.node.leaf());
             leaf.get().fill(a.used().iter().chain(b.used()), O::key);
             self.retire_leaf(other);
-            return summary_of_leaf::<O>(leaf.0);
+            return Ok(summary_of_leaf::<O>(leaf.0));
         }
         let (a, b) = (*branch_of::<O::Beside>(left.node), *branch_of::<O::Beside>(right.node));
+        let met = if joins { self.met::<O>(&a, &b, height)? } else { None };
         let mut branch = Fresh(fresh.node.branch::<O::Beside>());
-        branch.get().fill(a.used().chain(b.used()));
+        branch.get().fill(side_by_side(&a, met, &b));
         self.retire_branch::<O>(other);
-        summary_of_branch(branch.0)
+        Ok(summary_of_branch(branch.0))
+    }
+
+    /// The last child of `a` and the first of `b` in one node, if they hold few.
+    fn met<O: Order>(&mut self, a: &Branch<O::Beside>, b: &Branch<O::Beside>, height: usize) -> Result<Option<Child>> {
+        let (last, first) = (a.len().checked_sub(1).and_then(|last| a.child(last)), b.child(0));
+        let Some((last, first)) = last.zip(first) else { return Ok(None) };
+        let len = |node: Child| len_of::<O::Beside>(node.node, height - 1);
+        if len(last) + len(first) >= PAIR {
+            return Ok(None);
+        }
+        self.combine::<O>(last, first, height - 1).map(Some)
+    }
+
+    /// `left` and `right` in a new node, and so on below where they met.
+    fn combine<O: Order>(&mut self, left: Child, right: Child, height: usize) -> Result<Child> {
+        if height == 0 {
+            let (a, b) = (*leaf_of(left.node), *leaf_of(right.node));
+            let leaf = self.new_leaf::<O>(a.used().iter().chain(b.used()))?;
+            self.retire_leaf(left.node);
+            self.retire_leaf(right.node);
+            return Ok(leaf);
+        }
+        let (a, b) = (*branch_of::<O::Beside>(left.node), *branch_of::<O::Beside>(right.node));
+        let met = self.met::<O>(&a, &b, height)?;
+        let branch = self.new_branch::<O>(side_by_side(&a, met, &b))?;
+        self.retire_branch::<O>(left.node);
+        self.retire_branch::<O>(right.node);
+        Ok(branch)
     }
 
     fn new_leaf<'a, O: Order>(&mut self, records: impl Iterator<Item = &'a Record>) -> Result<Child> {
@@ -285,8 +326,8 @@ impl Edit<'_> {
     }
 
     fn retire_leaf(&mut self, node: NodePtr) {
-        // SAFETY: the node came from the leaf pool, is in no chain (it was part of the old version until now), and the
-        // edit retires each node of the path once.
+        // SAFETY: the node came from the leaf pool, is in no chain (it was part of the old version until now, or made by
+        // this edit), and the edit retires each node that it replaces once.
         unsafe { self.limbo.leaves.push(node.leaf()) };
     }
 
@@ -294,6 +335,12 @@ impl Edit<'_> {
         // SAFETY: as in `retire_leaf`, for the pool of this order's branches.
         unsafe { O::limbo(self.limbo).push(node.branch()) };
     }
+}
+
+/// The children of `a`, then those of `b`; `met` in place of the last and the first.
+fn side_by_side<B: Beside>(a: &Branch<B>, met: Option<Child>, b: &Branch<B>) -> impl Iterator<Item = Child> {
+    let gone = usize::from(met.is_some());
+    a.used().take(a.len() - gone).chain(met).chain(b.used().skip(gone))
 }
 
 /// Where to cut `total` entries when the new one is at `position`: in halves, or at the new one if that is the tree's

@@ -11,7 +11,6 @@
 pub(crate) mod edit;
 pub(crate) mod node;
 pub(crate) mod search;
-#[cfg(not(loom))]
 pub(crate) mod size;
 
 use core::marker::PhantomData;
