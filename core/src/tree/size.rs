@@ -1,5 +1,6 @@
 //! How large a tree can be: the most nodes and the greatest height that a number of records can need, whatever order
-//! they came and went in. What a fixed memory must hold, and how many steps a look-up can take, rests on this. Last, what an edit may take beside.
+//! they came and went in. What a fixed memory must hold, and how many steps a look-up can take, rests on this. Last, what
+//! an edit may take beside.
 //!
 //! # Two nodes beside each other hold at least nine entries
 //! Neighbours under one branch hold [`PAIR`] entries or more together, leaves and branches alike; every node holds one.
