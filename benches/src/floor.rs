@@ -18,6 +18,7 @@ use hsakmt_core::info::PointerInfo;
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
+use crate::spread::Spread;
 use crate::workload::{OpenContext, SIZES, Walk, c_query};
 
 /// Prints what a look-up costs by how it is entered, against the walk alone.
@@ -84,9 +85,8 @@ fn measure_all(rounds: usize) -> Result<Costs> {
             }
             progress.inc(1);
         }
-        for (costs, samples) in costs.iter_mut().zip(&mut samples) {
-            samples.sort_by(f64::total_cmp);
-            costs[column] = samples[samples.len() / 2];
+        for (costs, samples) in costs.iter_mut().zip(samples) {
+            costs[column] = Spread::of(samples).map_or(f64::INFINITY, |spread| spread.median);
         }
     }
     progress.finish_and_clear();

@@ -10,5 +10,6 @@
 //! Instruction counts, which do not depend on how busy a machine is, are in the package `hsakmt-perf`.
 pub mod compare;
 pub mod floor;
+mod spread;
 pub mod verbs;
 pub mod workload;

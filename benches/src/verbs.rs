@@ -15,6 +15,7 @@ use hsakmt_core::error::Result;
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
+use crate::spread::Spread;
 use crate::workload::{BUFFER, Random, SIZES, Scene, USERPTR, allocate_only};
 
 /// Prints what each write verb of the memory manager costs without the device, by how many objects there are.
@@ -81,9 +82,8 @@ fn measure_all(rounds: usize) -> Result<Costs> {
             }
             progress.inc(1);
         }
-        for (costs, mut samples) in costs.iter_mut().zip(samples) {
-            samples.sort_by(f64::total_cmp);
-            costs[column] = samples[samples.len() / 2];
+        for (costs, samples) in costs.iter_mut().zip(samples) {
+            costs[column] = Spread::of(samples).map_or(f64::INFINITY, |spread| spread.median);
         }
     }
     progress.finish_and_clear();

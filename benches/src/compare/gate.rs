@@ -62,8 +62,8 @@ pub(super) fn reaches(row: &Measured, aim: Aim) -> bool {
 #[cfg(test)]
 mod tests {
     use super::super::rows::ROWS;
-    use super::super::spread::Spread;
     use super::*;
+    use crate::spread::Spread;
 
     fn measured(id: &str, theirs: f64, ours: f64) -> Measured {
         let row = ROWS.iter().find(|row| row.id == id).unwrap();

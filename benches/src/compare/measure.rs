@@ -2,7 +2,7 @@
 
 use super::child::Child;
 use super::rows::{Row, Work};
-use super::spread::Spread;
+use crate::spread::Spread;
 
 /// How much to do.
 #[derive(Clone, Copy, Debug)]

@@ -13,7 +13,6 @@ mod measure;
 mod programs;
 mod report;
 mod rows;
-mod spread;
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -64,7 +63,7 @@ fn run(arguments: &Arguments) -> Result<String, Box<dyn Error>> {
         measured.extend(measure_group(group, &programs, &machine, effort, &progress)?);
     }
     progress.finish_and_clear();
-    let said = report::Report::new(&programs, &machine, effort, &measured, spread::mean(&others));
+    let said = report::Report::new(&programs, &machine, effort, &measured, crate::spread::mean(&others));
     match &arguments.json {
         Some(path) if path.as_os_str() == "-" => println!("{}", said.json()?),
         Some(path) => {

@@ -4,18 +4,18 @@ use serde::Serialize;
 
 /// A set of values in three numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(super) struct Spread {
+pub(crate) struct Spread {
     /// Half lie below.
-    pub(super) median: f64,
+    pub(crate) median: f64,
     /// One in ten lies below.
-    pub(super) low: f64,
+    pub(crate) low: f64,
     /// One in ten lies above.
-    pub(super) high: f64,
+    pub(crate) high: f64,
 }
 
 impl Spread {
     /// Of at least one value.
-    pub(super) fn of(values: impl IntoIterator<Item = f64>) -> Option<Spread> {
+    pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Option<Spread> {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);
         let last = values.len().checked_sub(1)?;
@@ -25,7 +25,7 @@ impl Spread {
 }
 
 /// The mean of at least one value.
-pub(super) fn mean(values: &[f64]) -> Option<f64> {
+pub(crate) fn mean(values: &[f64]) -> Option<f64> {
     let count = u32::try_from(values.len()).ok().filter(|count| *count > 0)?;
     Some(values.iter().sum::<f64>() / f64::from(count))
 }
