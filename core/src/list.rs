@@ -33,7 +33,7 @@ pub(crate) const SMALL: usize = 21;
 
 const BUCKETS: usize = 64;
 
-/// A pointer to `len, id, id, ...`, or null for the empty list.
+/// A pointer to the ids, before which stands how many they are; null for the empty list. As C callers see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct List(*const u32);
@@ -56,7 +56,7 @@ impl List {
     /// The first id, for C callers; null when empty.
     #[inline]
     pub(crate) fn ids_ptr(self) -> *const u32 {
-        if self.0.is_null() { ptr::null() } else { self.0.wrapping_add(1) }
+        self.0
     }
 
     /// How many ids.
@@ -65,8 +65,8 @@ impl List {
         if self.0.is_null() {
             return 0;
         }
-        // SAFETY: by the crate rule the list is alive; its first word is the length, written before it was shared.
-        (unsafe { *self.0 }) as usize
+        // SAFETY: by the crate rule the list is alive; the word before its ids is the length, written before it was shared.
+        (unsafe { *self.0.wrapping_sub(1) }) as usize
     }
 
     /// The ids. The caller's lifetime must not outlive what keeps the list alive: a guard, or a count.
@@ -75,7 +75,7 @@ impl List {
         if self.0.is_null() {
             return &[];
         }
-        // SAFETY: by the crate rule the list is alive: `len` initialised ids follow the length, never written again.
+        // SAFETY: by the crate rule the list is alive: `len` initialised ids, never written again.
         unsafe { core::slice::from_raw_parts(self.ids_ptr(), self.len()) }
     }
 }
@@ -103,7 +103,8 @@ struct Small {
 }
 
 const _: () = assert!(size_of::<usize>() != 8 || size_of::<Small>() == 128);
-const LEN_AT: usize = core::mem::offset_of!(Small, len);
+const IDS_AT: usize = core::mem::offset_of!(Small, ids);
+const _: () = assert!(IDS_AT == core::mem::offset_of!(Small, len) + size_of::<u32>());
 
 /// Bytes of the blocks that hold `count` lists of up to [`SMALL`] ids where memory is little.
 #[cfg(all(target_has_atomic = "ptr", not(loom)))]
@@ -154,12 +155,12 @@ impl Lists {
         };
         // SAFETY: just allocated with room for `Own`, nobody else's.
         unsafe { own.as_ptr().write(value) };
-        let words = list_of(own).0.cast_mut();
-        // SAFETY: the allocation has room for the length behind `Own`.
-        unsafe { words.write(u32::from(capacity)) };
+        let ids = list_of(own).0.cast_mut();
+        // SAFETY: the allocation has room for the length between `Own` and the ids.
+        unsafe { ids.wrapping_sub(1).write(u32::from(capacity)) };
         for position in 0..len {
-            // SAFETY: the allocation has room for `len` ids behind the length.
-            unsafe { words.wrapping_add(1 + position).write(id(position)) };
+            // SAFETY: the allocation has room for `len` ids.
+            unsafe { ids.wrapping_add(position).write(id(position)) };
         }
         *head = own.as_ptr();
         Ok(list_of(own))
@@ -316,19 +317,19 @@ impl Lists {
 }
 
 fn large_layout(len: usize) -> Option<Layout> {
-    let bytes = len.checked_mul(size_of::<u32>())?.checked_add(LEN_AT + size_of::<u32>())?;
+    let bytes = len.checked_mul(size_of::<u32>())?.checked_add(IDS_AT)?;
     Layout::from_size_align(bytes, align_of::<Own>()).ok()
 }
 
 fn list_of(own: NonNull<Own>) -> List {
-    List(own.as_ptr().cast_const().cast::<u8>().wrapping_add(LEN_AT).cast())
+    List(own.as_ptr().cast_const().cast::<u8>().wrapping_add(IDS_AT).cast())
 }
 
 fn own_of(list: List) -> Option<NonNull<Own>> {
     if list.0.is_null() {
         return None;
     }
-    NonNull::new(list.0.cast_mut().cast::<u8>().wrapping_sub(LEN_AT).cast())
+    NonNull::new(list.0.cast_mut().cast::<u8>().wrapping_sub(IDS_AT).cast())
 }
 
 #[cfg(all(test, feature = "alloc"))]

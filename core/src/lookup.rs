@@ -13,7 +13,13 @@ impl Snapshot {
     #[doc(alias = "hsaKmtQueryPointerInfo")]
     #[inline(always)]
     pub fn query_pointer(&self, address: usize) -> PointerInfo<'_> {
-        self.object_at(address).map_or(PointerInfo::UNKNOWN, |record| self.info(record))
+        self.find_pointer(address).unwrap_or(PointerInfo::UNKNOWN)
+    }
+
+    /// The same, `None` for nothing.
+    #[inline(always)]
+    pub fn find_pointer(&self, address: usize) -> Option<PointerInfo<'_>> {
+        self.object_at(address).map(|record| self.info(record))
     }
 
     /// The object that holds `address`. What nearly every question is about stands here, the rest in `elsewhere`.

@@ -14,14 +14,18 @@
 //!
 //! | atomic | stores | loads | what holds |
 //! |---|---|---|---|
-//! | `record` | `query_and_note`: null before `generation`, the record after it | `recall`, after `generation` | null, a record of the generation read, or of a newer one: the guard that keeps that generation keeps both |
+//! | `record` | `query_and_note`: `NOTHING` before `generation`, the record after it | `recall`, after `generation` | `NOTHING`, a record of the generation read, or of a newer one: the guard that keeps that generation keeps both |
 //! | `generation` | `query_and_note`, between the two | `recall`, before `record` | one thread, so program order is enough: compiler fences |
 //! | `noting` | around all three | `query_and_note` | no handler comes between them with a newer pair |
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering, compiler_fence};
 
-use crate::info::PointerInfo;
-use crate::record::Record;
+use crate::aperture::Aperture;
+use crate::flags::MemFlags;
+use crate::info::{PointerInfo, PointerType};
+use crate::list::List;
+use crate::node::NodeId;
+use crate::record::{ObjectId, Record};
 use crate::snapshot::Snapshot;
 
 /// Places; a power of two. Enough that a dozen buffers rarely share one.
@@ -48,16 +52,34 @@ pub struct Recent {
     places: [Place; PLACES],
 }
 
-/// A record, and the generation it is of. Null: nothing is noted.
+/// A record, and the generation it is of. [`NOTHING`], of any: nothing is noted.
 #[derive(Debug)]
 struct Place {
     generation: AtomicUsize,
     record: AtomicPtr<Record>,
 }
 
+/// Holds no address.
+const NOTHING: &Record = &Record {
+    start: 0,
+    cpu: 0,
+    size: 0,
+    user_data: 0,
+    registered: List::EMPTY,
+    mapped: List::EMPTY,
+    node: NodeId(0),
+    flags: MemFlags::empty(),
+    id: ObjectId(0),
+    kind: PointerType::Unknown,
+};
+
 impl Place {
     const fn nothing() -> Place {
-        Place { generation: AtomicUsize::new(0), record: AtomicPtr::new(core::ptr::null_mut()) }
+        Place { generation: AtomicUsize::new(0), record: AtomicPtr::new(core::ptr::from_ref(NOTHING).cast_mut()) }
+    }
+
+    fn forget(&self) {
+        self.record.store(core::ptr::from_ref(NOTHING).cast_mut(), Ordering::Relaxed);
     }
 }
 
@@ -80,7 +102,7 @@ impl Recent {
 
     /// Nothing is known any more: for a reader that changes its registry, or finds itself in a forked child.
     pub fn forget(&self) {
-        self.places.iter().for_each(|place| place.record.store(core::ptr::null_mut(), Ordering::Relaxed));
+        self.places.iter().for_each(Place::forget);
     }
 
     /// Where an address has its place: the upper bits of a product (Fibonacci hashing).
@@ -92,42 +114,68 @@ impl Recent {
 }
 
 impl Snapshot {
-    /// [`Snapshot::query_pointer`], through the memory of what was asked before. Wait-free.
+    /// What [`Snapshot::query_pointer`] finds, through the memory of what was asked before. Wait-free.
     ///
     /// # Safety
     /// Since it was new or forgot, `recent` has been given to snapshots of one registry only, by one thread (and its
     /// signal handlers) of this process.
     #[inline(always)]
-    pub unsafe fn query_recent(&self, address: usize, recent: &Recent) -> PointerInfo<'_> {
-        let idle = recent.idle.load(Ordering::Relaxed);
-        if idle > 0 {
-            recent.idle.store(idle - 1, Ordering::Relaxed);
-            return self.query_pointer(address);
-        }
+    pub unsafe fn query_recent(&self, address: usize, recent: &Recent) -> Option<PointerInfo<'_>> {
         // SAFETY: by contract.
-        if let Some(record) = unsafe { self.recall(address, recent) } {
-            recent.patience.store(PATIENCE, Ordering::Relaxed);
-            return self.info(record);
-        }
-        self.query_and_note(address, recent).map_or(PointerInfo::UNKNOWN, |record| self.info(record))
+        let known = unsafe { self.recall(address, recent) };
+        // SAFETY: by contract.
+        known.or_else(|| unsafe { self.query_unknown(address, recent) })
     }
 
-    /// The noted object that holds `address`.
+    /// The first half of [`Snapshot::query_recent`]: the noted object that holds `address`. For callers that keep the way
+    /// of a repeated question short, and go on with `query_unknown`.
     ///
     /// # Safety
     /// As for [`Snapshot::query_recent`].
     #[inline(always)]
-    unsafe fn recall(&self, address: usize, recent: &Recent) -> Option<&Record> {
+    pub unsafe fn recall(&self, address: usize, recent: &Recent) -> Option<PointerInfo<'_>> {
         let place = recent.place(address);
-        if place.generation.load(Ordering::Relaxed) != self.generation() {
+        if recent.idle.load(Ordering::Relaxed) > 0 || place.generation.load(Ordering::Relaxed) != self.generation() {
             return None;
         }
         compiler_fence(Ordering::Acquire);
-        // SAFETY: a place of this generation of this registry (contract; no two of its snapshots have the same) names null
-        // or a record of this snapshot - or of a newer one, if a handler noted it just now; the caller's guard, which
+        // SAFETY: a place of this generation of this registry (contract; no two of its snapshots have the same) names
+        // `NOTHING` or a record of this snapshot - or of a newer one, if a handler noted it just now; the caller's guard, which
         // keeps this snapshot, keeps everything newer too.
-        let record = unsafe { place.record.load(Ordering::Relaxed).as_ref() }?;
-        (address.wrapping_sub(record.start) < record.size).then_some(record)
+        let record = unsafe { &*place.record.load(Ordering::Relaxed) };
+        if address.wrapping_sub(record.start) >= record.size {
+            return None;
+        }
+        recent.patience.store(PATIENCE, Ordering::Relaxed);
+        Some(self.info(record))
+    }
+
+    /// For after `recall`, while noting is given up: the walk, if it is one of the most frequent kind, in the SVM aperture
+    /// without a userptr. `None` for what `query_unknown` does.
+    #[inline(always)]
+    pub fn walk_plainly(&self, address: usize, recent: &Recent) -> Option<Option<PointerInfo<'_>>> {
+        let left = recent.idle.load(Ordering::Relaxed).checked_sub(1)?;
+        if !self.layout().direct().contains(address) || (self.layout().mmap && self.userptrs().top().is_some()) {
+            return None;
+        }
+        recent.idle.store(left, Ordering::Relaxed);
+        Some(self.inside(Aperture::Svm, address).map(|record| self.info(record)))
+    }
+
+    /// The second half: the walk, noted unless noting has been given up for a while.
+    ///
+    /// # Safety
+    /// As for [`Snapshot::query_recent`].
+    #[inline(always)]
+    pub unsafe fn query_unknown(&self, address: usize, recent: &Recent) -> Option<PointerInfo<'_>> {
+        let found = match recent.idle.load(Ordering::Relaxed).checked_sub(1) {
+            Some(left) => {
+                recent.idle.store(left, Ordering::Relaxed);
+                self.object_at(address)
+            }
+            None => self.query_and_note(address, recent),
+        };
+        found.map(|record| self.info(record))
     }
 
     /// The walk, noted.
@@ -147,7 +195,7 @@ impl Snapshot {
             recent.noting.store(true, Ordering::Relaxed);
             compiler_fence(Ordering::SeqCst);
             // The place may hold a newer generation, a handler's: its number must not meet this record.
-            place.record.store(core::ptr::null_mut(), Ordering::Relaxed);
+            place.forget();
             compiler_fence(Ordering::SeqCst);
             place.generation.store(self.generation(), Ordering::Relaxed);
             compiler_fence(Ordering::SeqCst);

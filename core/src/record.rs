@@ -31,9 +31,9 @@ pub struct Record {
     /// Node ids it is mapped on.
     pub mapped: List,
     /// As reported.
-    pub flags: MemFlags,
-    /// As reported.
     pub node: NodeId,
+    /// As reported. Beside the node, as in the C struct.
+    pub flags: MemFlags,
     /// The ledger's name for it.
     pub id: ObjectId,
     /// What kind.

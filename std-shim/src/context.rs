@@ -1,13 +1,15 @@
 //! A context's life: open, close, fork; and the lock that writers take.
 //!
-//! In: calls of any thread, in any order. Out: [`Context::query_pointer`], which takes no lock, and [`Context::manage`],
-//! which gives one caller at a time the memory manager. What never happens: a query that waits for a writer, a child
+//! In: calls of any thread, in any order. Out: [`Context::query_pointer`] (`query`), which takes no lock, and
+//! [`Context::manage`], which gives one caller at a time the memory manager. What never happens: a query that waits for a writer, a child
 //! that waits for a lock of its parent's threads, an object of a closed channel that a query still finds.
 //!
 //! Readers touch [`crate::shared`] alone. What a writer needs besides (manager, device, counts) is the `State` behind
 //! the shelf's lock. In a forked child the shelf is wiped, `live` is 0, and the state is the parent's: the child leaves
 //! it where it is, closes the descriptors it inherited - all of them, once, before it has any of its own - and begins
 //! anew when it opens.
+
+mod query;
 
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
@@ -17,7 +19,6 @@ use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 use hsakmt_core::address::PageSize;
 use hsakmt_core::error::{Error, Result};
-use hsakmt_core::info::PointerInfo;
 use hsakmt_core::manager::Manager;
 use hsakmt_core::reader::Reader;
 use hsakmt_core::registry::Writer;
@@ -76,36 +77,6 @@ impl Context {
     #[inline(always)]
     pub fn primary() -> Context {
         Context { index: 0, shelf: &SHARED.shelves[0] }
-    }
-
-    /// What `address` belongs to, or [`PointerInfo::UNKNOWN`]; `answer` sees it while it is protected.
-    ///
-    /// Wait-free, O(log n), no system call and no allocation; a thread's first call registers its slot. Status:
-    /// [`Error::NotOpened`] before open, after the last close, and in a forked child that has not opened.
-    #[doc(alias = "hsaKmtQueryPointerInfo")]
-    #[inline(always)]
-    pub fn query_pointer<T>(self, address: usize, answer: impl FnOnce(PointerInfo<'_>) -> T) -> Result<T> {
-        thread::mine(|mine| {
-            let Some(_inside) = mine.enter() else { return self.query_locked(address, answer) };
-            // SAFETY: `_inside` keeps this thread in the domain of all registries until the end of this closure, and the
-            // snapshot is not used past it.
-            let snapshot = unsafe { self.shelf.registry.current() }.ok_or(Error::NotOpened)?;
-            if self.index > 0 {
-                return Ok(answer(snapshot.query_pointer(address)));
-            }
-            // SAFETY: the thread's memory is for the primary context's registry alone, of which a process has one; a
-            // forked child's thread has forgotten (`thread::claim`) before it comes here.
-            Ok(answer(unsafe { snapshot.query_recent(address, &mine.recent) }))
-        })
-    }
-
-    /// The way of a thread that found all slots taken: the writer's lock keeps the newest version where it is. Blocking.
-    /// `extern "C"`, which promises not to unwind: so the query itself needs no landing pad.
-    #[cold]
-    #[inline(never)]
-    #[expect(improper_ctypes_definitions, reason = "called from Rust only")]
-    extern "C" fn query_locked<T>(self, address: usize, answer: impl FnOnce(PointerInfo<'_>) -> T) -> Result<T> {
-        self.manage(|manager| Ok(answer(manager.writer().snapshot().query_pointer(address))))
     }
 
     /// A reader for sessions: many questions under one guard. `None` when all slots are taken. It is this process's own: a

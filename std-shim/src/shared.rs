@@ -98,6 +98,11 @@ pub struct Membarrier {
 }
 
 impl Membarrier {
+    /// Whether the kernel has promised; it does by the first [`Shared::prepare`] of a process, or never.
+    pub(crate) fn is_registered(&self) -> bool {
+        self.registered.load(Ordering::Acquire) == 1
+    }
+
     fn register(&self) {
         if self.registered.load(Ordering::Relaxed) == 1 {
             return;
@@ -124,7 +129,7 @@ unsafe impl Barrier for Membarrier {
     }
 
     fn heavy(&self) -> bool {
-        if self.registered.load(Ordering::Acquire) == 1 {
+        if self.is_registered() {
             return membarrier(MembarrierCommand::PrivateExpedited).is_ok();
         }
         fence(Ordering::SeqCst);

@@ -9,11 +9,16 @@
 //! After a fork the child's slots are wiped and the check "is it still mine" fails, so the child's thread claims anew. A
 //! Rust reader does not: each has a number of its own, by which the child's copy of it knows that the slot is another's
 //! by now, neither enters nor leaves nor gives it back, and answers "not opened".
+//!
+//! Where the kernel has no membarrier each entry needs a fence. Threads claim their slots under another number then
+//! (`owner`): the plain entry finds a slot that is not its own and leaves the question to the slow one, which fences.
+//!
 //! With all slots taken a query takes the writer's lock instead: slow, never wrong, but not for a signal handler that may
 //! have interrupted a verb of its own thread.
 
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, compiler_fence};
 use std::time::Duration;
 
 use hsakmt_core::epoch::slots::{self, Inside, Slot};
@@ -131,7 +136,7 @@ impl Grace for Periods {
     }
 
     fn alone(&mut self) -> bool {
-        SHARED.slots.alone(me())
+        SHARED.slots.alone(owner(me()))
     }
 }
 
@@ -149,15 +154,29 @@ impl Mine {
         unsafe { &*self.slot.load(Ordering::Relaxed) }
     }
 
-    /// Takes the calling thread inside the domain; `None` when all slots are taken. Wait-free but for a thread's first.
+    /// Takes the calling thread inside the domain, if it has a slot and the kernel runs barriers. Wait-free: two compares, a
+    /// load and a store.
     #[inline(always)]
     pub(crate) fn enter(&self) -> Option<Inside<'static>> {
-        let (slot, me) = (self.slot(), std::ptr::from_ref(self).addr());
-        let slot = if slot.is_owned_by(me) { slot } else { claim(me)? };
+        let slot = self.slot();
         // SAFETY: the slot was claimed under this thread's own number, the address of its thread-local, so no other thread
         // is here; `Inside` values of a thread live within one call each, and a signal handler's call ends before the call
-        // it interrupted.
+        // it interrupted. The number is the plain one (`owner`): the kernel runs the writers' barrier on this thread.
+        slot.is_owned_by(self.number())
+            .then(|| unsafe { SHARED.slots.enter_slot_with(slot, || compiler_fence(SeqCst)) })
+    }
+
+    /// The same for a thread's first, its first after a fork, and all without membarrier; `None` when all slots are taken.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn enter_slowly(&self) -> Option<Inside<'static>> {
+        let slot = claim(self.number())?;
+        // SAFETY: as in `enter`, but that the barrier is the one that there is.
         Some(unsafe { SHARED.slots.enter_slot(slot) })
+    }
+
+    fn number(&self) -> usize {
+        std::ptr::from_ref(self).addr()
     }
 
     /// Makes `slot`, claimed for `me` just now, the thread's in place of the one it had `before`. Unless a signal handler
@@ -168,7 +187,7 @@ impl Mine {
         let mine = self.slot();
         // A handler's may be the same one: in a child that it forked.
         if kept.is_err() && !std::ptr::eq(mine, slot) {
-            SHARED.slots.release(slot, me);
+            SHARED.slots.release(slot, owner(me));
         }
         mine
     }
@@ -176,26 +195,33 @@ impl Mine {
 
 /// The calling thread's number: the address of its thread-local, which no other living thread has.
 pub(crate) fn me() -> usize {
-    MINE.with(|mine| std::ptr::from_ref(mine).addr())
+    MINE.with(Mine::number)
 }
 
-/// A thread's first entry, or its first after a fork. `extern "C"`, which promises not to unwind: so a query needs no
-/// landing pad.
-#[cold]
-#[inline(never)]
-extern "C" fn claim(me: usize) -> Option<&'static Slot> {
+/// Under what number the thread `me` claims its slot: its own, or, if the kernel runs no barriers, another that is no
+/// thread's and no reader's. So the owner of a slot says which entry is right.
+fn owner(me: usize) -> usize {
+    if SHARED.slots.barrier().is_registered() { me } else { me | FENCED }
+}
+
+/// A thread's number is the address of words.
+const FENCED: usize = 2;
+
+/// The thread's slot; claimed if it has none, or lost it in a fork.
+fn claim(me: usize) -> Option<&'static Slot> {
     // A fork must never find a slot that it does not wipe.
     SHARED.prepare();
+    let owner = owner(me);
     let slot = MINE.with(|mine| {
         let before = mine.slot();
-        if before.is_owned_by(me) {
-            // A signal handler's work, just now.
+        if before.is_owned_by(owner) {
+            // Without membarrier; or a signal handler's work, just now.
             return Some(before);
         }
         // Perhaps another process: what its parent knew is not about its own objects. Before there is a slot: a handler that
         // finds one asks at once.
         mine.recent.forget();
-        Some(mine.keep(before, SHARED.slots.claim(me)?, me))
+        Some(mine.keep(before, SHARED.slots.claim(owner)?, me))
     })?;
     if let Some(key) = exit_key() {
         // SAFETY: the key was made below and is never deleted; the value is not dereferenced as what it points to.
@@ -234,7 +260,7 @@ extern "C" fn leave(me: *mut c_void) {
     MINE.with(|mine| {
         let slot = mine.slot();
         mine.slot.store((&raw const NOBODYS).cast_mut(), Ordering::Relaxed);
-        SHARED.slots.release(slot, me);
+        SHARED.slots.release(slot, owner(me));
     });
 }
 
@@ -249,16 +275,18 @@ mod tests {
         let claims = || {
             mine(|mine| {
                 let before = mine.slot();
-                let slot = SHARED.slots.claim(me())?;
-                if mine.enter().is_none() {
-                    SHARED.slots.release(slot, me());
+                SHARED.prepare();
+                let owner = owner(me());
+                let slot = SHARED.slots.claim(owner)?;
+                if mine.enter_slowly().is_none() {
+                    SHARED.slots.release(slot, owner);
                     return None;
                 }
                 let handlers = mine.slot();
                 let kept = mine.keep(before, slot, me());
-                assert!(std::ptr::eq(kept, mine.slot()) && kept.is_owned_by(me()));
+                assert!(std::ptr::eq(kept, mine.slot()) && kept.is_owned_by(owner));
                 let other = if std::ptr::eq(kept, slot) { handlers } else { slot };
-                assert!(!std::ptr::eq(kept, other) && !other.is_owned_by(me()));
+                assert!(!std::ptr::eq(kept, other) && !other.is_owned_by(owner));
                 // And a claim that begins after the handler's takes no other.
                 assert!(claim(me()).is_some_and(|again| std::ptr::eq(again, kept)));
                 Some(())
@@ -272,14 +300,15 @@ mod tests {
     fn slots_come_back_when_threads_end_and_run_out_aloud() {
         for _ in 0..10 {
             std::thread::scope(|scope| {
-                let inside: Vec<_> = (0..4).map(|_| scope.spawn(|| mine(|mine| mine.enter().is_some()))).collect();
+                let enter = || mine(|mine| mine.enter_slowly().is_some());
+                let inside: Vec<_> = (0..4).map(|_| scope.spawn(enter)).collect();
                 assert!(inside.into_iter().all(|thread| thread.join().unwrap()));
             });
         }
         let barrier = std::sync::Barrier::new(SLOTS + 4);
         let got = std::thread::scope(|scope| {
             let hold = || {
-                let got = mine(|mine| mine.enter().is_some());
+                let got = mine(|mine| mine.enter_slowly().is_some());
                 barrier.wait();
                 got
             };

@@ -56,7 +56,7 @@ fn ask(owner: usize, address: usize, stepped: bool) -> usize {
         unsafe { core::arch::asm!("pushfq", "or qword ptr [rsp], 0x100", "popfq") };
     }
     // SAFETY: the memory is given to this one registry by this one thread and its handlers.
-    let told = unsafe { snapshot.query_recent(address, &RECENT) }.user_data;
+    let told = unsafe { snapshot.query_recent(address, &RECENT) }.map_or(0, |info| info.user_data);
     if stepped {
         // SAFETY: clears the trap flag; the stack is left as it was.
         unsafe { core::arch::asm!("pushfq", "and qword ptr [rsp], 0xfffffffffffffeff", "popfq") };

@@ -11,6 +11,7 @@ use hsakmt_core::error::Error;
 use hsakmt_core::flags::MemFlags;
 use hsakmt_core::info::PointerType;
 use hsakmt_core::node::NodeId;
+use hsakmt_core::registry::MAX_WAITING;
 use hsakmt_kfd::sim::embedded::EmbeddedMachine;
 
 const PAGE: usize = 4096;
@@ -347,6 +348,25 @@ fn a_session_outlives_a_close_and_says_so() {
     assert!(matches!(session.query_pointer(start), Err(Error::NotOpened)));
     open_once(turn.context).unwrap();
     assert_eq!(session.query_pointer(start).unwrap().kind, PointerType::Unknown);
+}
+
+/// A thread that stayed inside would hold every later version back, until the writer has too many.
+#[test]
+fn an_answer_that_panics_leaves_the_thread_outside() {
+    let turn = open();
+    let start = turn.allocate(GPU, PAGE, VRAM).unwrap();
+    let ask = || std::panic::AssertUnwindSafe(|| turn.query_pointer(start, |info| panic!("{} bytes", info.size)));
+    std::thread::scope(|scope| {
+        // Its first question, one that is noted, and one that is remembered.
+        let asks = || (0..3).filter(|_| std::panic::catch_unwind(ask()).is_err()).count();
+        assert_eq!(scope.spawn(asks).join().unwrap(), 3);
+        let asks_and_writes = || {
+            (0..3).for_each(|_| assert!(std::panic::catch_unwind(ask()).is_err()));
+            (0..2 * MAX_WAITING).try_for_each(|word| turn.set_user_data(start, word))
+        };
+        assert_eq!(scope.spawn(asks_and_writes).join().unwrap(), Ok(()));
+    });
+    assert_eq!(turn.query_pointer(start, |info| info.user_data), Ok(2 * MAX_WAITING - 1));
 }
 
 #[test]

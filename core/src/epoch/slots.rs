@@ -13,6 +13,9 @@
 //!   (Release stores, read by Acquire: all the reader's loads come before whatever the writer does next).
 //! * L saw the new root: it holds nothing of the old one, and whatever its slot says can only make the writer wait.
 //!
+//! A session stores its slot once and loads the root many times; the proof is about each of these loads. It stores anew
+//! when the epoch has moved, for the writer's sake alone.
+//!
 //! | line | order | pairs with | protects |
 //! |---|---|---|---|
 //! | `enter`: epoch load | Acquire | `begin`: epoch add, AcqRel | a reader of epoch `p` sees what was published before `p` |
@@ -211,20 +214,36 @@ impl<const N: usize, B: Barrier> Slots<N, B> {
     /// the reverse order of their making.
     #[inline(always)]
     pub unsafe fn enter_slot<'d>(&'d self, slot: &'d Slot) -> Inside<'d> {
+        // SAFETY: by contract.
+        unsafe { self.enter_slot_with(slot, || self.barrier.light()) }
+    }
+
+    /// The same with the reader's half of the barrier given, by a caller who knows which it is.
+    ///
+    /// # Safety
+    /// As for [`Slots::enter_slot`], and `light` does what [`Barrier::light`] must.
+    #[inline(always)]
+    pub unsafe fn enter_slot_with<'d>(&'d self, slot: &'d Slot, light: impl FnOnce()) -> Inside<'d> {
         let before = slot.active.load(Ordering::Relaxed);
         if before == 0 {
-            self.stamp(slot);
+            self.stamp(slot, light);
+        } else {
+            nested();
         }
         Inside { slot, before }
     }
 
     #[inline(always)]
-    fn stamp(&self, slot: &Slot) {
+    fn stamp(&self, slot: &Slot, light: impl FnOnce()) {
         let epoch = self.epoch.load(Ordering::Acquire);
         slot.active.store(epoch.wrapping_mul(2) | 1, Ordering::Release);
-        self.barrier.light();
+        light();
     }
 }
+
+/// Tells the compiler that this is rare: a signal handler's entry.
+#[cold]
+fn nested() {}
 
 /// Being inside; dropping it leaves.
 #[derive(Debug)]
@@ -275,6 +294,8 @@ impl<const N: usize, B: Barrier> Drop for Claim<'_, N, B> {
 pub struct Entered<'l, const N: usize, B: Barrier> {
     domain: &'l Slots<N, B>,
     inside: Inside<'l>,
+    /// The epoch at its last stamp, or an older one.
+    seen: usize,
 }
 
 impl<const N: usize, B: Barrier> Entered<'_, N, B> {
@@ -282,6 +303,15 @@ impl<const N: usize, B: Barrier> Entered<'_, N, B> {
     #[inline(always)]
     pub fn is_owned_by(&self, owner: usize) -> bool {
         self.inside.slot.is_owned_by(owner)
+    }
+
+    /// The epoch was `now`; the stamp's may be newer.
+    #[cold]
+    fn stamp_again(&mut self, now: usize) {
+        self.seen = now;
+        if self.inside.before == 0 {
+            self.domain.stamp(self.inside.slot, || self.domain.barrier.light());
+        }
     }
 }
 
@@ -310,14 +340,18 @@ unsafe impl<const N: usize, B: Barrier> Domain for Slots<N, B> {
     #[inline(always)]
     fn enter<'l>(local: &'l mut Claim<'_, N, B>) -> Entered<'l, N, B> {
         let Claim { domain, slot, .. } = *local;
+        let seen = domain.epoch.load(Ordering::Relaxed);
         // SAFETY: the claim is not `Sync` and borrowed mutably by the guard: one thread, one guard at a time.
-        Entered { domain, inside: unsafe { domain.enter_slot(slot) } }
+        Entered { domain, inside: unsafe { domain.enter_slot(slot) }, seen }
     }
 
+    /// Stays where it is while the epoch does: whoever stays inside holds all it has loaded since it entered.
     #[inline(always)]
     fn refresh(guard: &mut Entered<'_, N, B>) {
-        if guard.inside.before == 0 {
-            guard.domain.stamp(guard.inside.slot);
+        // Relaxed: only a reason to stamp.
+        let now = guard.domain.epoch.load(Ordering::Relaxed);
+        if now != guard.seen {
+            guard.stamp_again(now);
         }
     }
 

@@ -3,7 +3,7 @@
 use core::ffi::c_void;
 
 use hsakmt_core::error::Error;
-use hsakmt_core::info::PointerType;
+use hsakmt_core::info::PointerInfo;
 
 use super::argument::{Address, Out};
 use super::{convert, opened, twins};
@@ -16,9 +16,9 @@ twins! {
         let Some(mut place) = PointerInfo.optional() else {
             return opened(context).and(Err(Error::InvalidParameter));
         };
-        context.query_pointer(Pointer.0, |info| {
-            place.set(convert::pointer_info(&info));
-            if info.kind == PointerType::Unknown { Err(Error::Failed) } else { Ok(()) }
+        context.find(Pointer.0, move |found| {
+            place.set(convert::pointer_info(&found.unwrap_or(PointerInfo::UNKNOWN)));
+            found.map(drop).ok_or(Error::Failed)
         })?
     }
 

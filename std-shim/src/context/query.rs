@@ -1,0 +1,129 @@
+//! THE WAY INTO THE READ PATH, for calls that come with nothing but an address: thread -> slot -> snapshot -> answer.
+//!
+//! | function | for | calls in its middle |
+//! |---|---|---|
+//! | `find` | what the thread asked before | where its thread-local is |
+//! | `walk` | the SVM aperture without userptrs | none |
+//! | `walk_whole` | every other address; noting what was found | parts of the look-up |
+//! | `find_slowly` | a thread's first question; each without membarrier | anything |
+//!
+//! Each ends by calling the next: a function that calls nothing in its middle saves no registers, which is a fifth of
+//! what a repeated question costs.
+
+use hsakmt_core::epoch::slots::Inside;
+use hsakmt_core::error::{Error, Result};
+use hsakmt_core::info::PointerInfo;
+use hsakmt_core::recent::Recent;
+use hsakmt_core::snapshot::Snapshot;
+
+use super::Context;
+use crate::thread::{self, Mine};
+
+impl Context {
+    /// What `address` belongs to, or [`PointerInfo::UNKNOWN`]; `answer` sees it while it is protected.
+    ///
+    /// Wait-free, O(log n), no system call and no allocation; a thread's first call registers its slot. Status:
+    /// [`Error::NotOpened`] before open, after the last close, and in a forked child that has not opened.
+    #[doc(alias = "hsaKmtQueryPointerInfo")]
+    #[inline(always)]
+    pub fn query_pointer<T>(self, address: usize, answer: impl FnOnce(PointerInfo<'_>) -> T) -> Result<T> {
+        let answer = |found: Option<PointerInfo<'_>>| answer(found.unwrap_or(PointerInfo::UNKNOWN));
+        self.find_or(address, answer, Self::find_slowly)
+    }
+
+    /// The same for C, `None` for nothing. `answer` must not panic: nothing here unwinds, so no place is made for it.
+    #[inline(always)]
+    pub(crate) fn find<T>(self, address: usize, answer: impl FnOnce(Option<PointerInfo<'_>>) -> T) -> Result<T> {
+        self.find_or(address, answer, |context, address, answer| context.find_slowly_or_abort(address, answer))
+    }
+
+    /// What a thread asks again is answered here. Everything else has functions of its own, so that this one needs few
+    /// registers.
+    #[inline(always)]
+    fn find_or<T, A>(self, address: usize, answer: A, slowly: impl FnOnce(Self, usize, A) -> Result<T>) -> Result<T>
+    where
+        A: FnOnce(Option<PointerInfo<'_>>) -> T,
+    {
+        thread::mine(|mine| {
+            let Some(inside) = mine.enter() else { return slowly(self, address, answer) };
+            // SAFETY: `inside` keeps this thread in the domain of all registries until the end of this closure or of
+            // `walk`, and the snapshot is not used past them.
+            let snapshot = unsafe { self.shelf.registry.current() }.ok_or(Error::NotOpened)?;
+            // SAFETY: the thread's memory is for the primary context alone, and for one registry alone, of which a process
+            // has one; a forked child's thread has forgotten (`thread::claim`) before it comes here.
+            if let Some(known) = self.recent(mine).and_then(|recent| unsafe { snapshot.recall(address, recent) }) {
+                return Ok(answer(Some(known)));
+            }
+            Ok(Self::walk(inside, snapshot, address, self.recent(mine), answer))
+        })
+    }
+
+    /// What the thread asked before; of the primary context alone.
+    #[inline(always)]
+    fn recent(self, mine: &Mine) -> Option<&Recent> {
+        (self.index == 0).then_some(&mine.recent)
+    }
+
+    /// A thread's first question, or its first after a fork, and every one on a kernel without membarrier.
+    fn find_slowly<T>(self, address: usize, answer: impl FnOnce(Option<PointerInfo<'_>>) -> T) -> Result<T> {
+        thread::mine(|mine| {
+            let Some(inside) = mine.enter_slowly() else { return self.find_locked(address, answer) };
+            // SAFETY: as in `find`.
+            let snapshot = unsafe { self.shelf.registry.current() }.ok_or(Error::NotOpened)?;
+            Ok(Self::walk(inside, snapshot, address, self.recent(mine), answer))
+        })
+    }
+
+    /// `extern "C"` promises not to unwind.
+    #[cold]
+    #[inline(never)]
+    #[expect(improper_ctypes_definitions, reason = "called from Rust only")]
+    extern "C" fn find_slowly_or_abort<T>(
+        self,
+        address: usize,
+        answer: impl FnOnce(Option<PointerInfo<'_>>) -> T,
+    ) -> Result<T> {
+        self.find_slowly(address, answer)
+    }
+
+    /// A question whose answer the thread does not remember, if it is a plain one. Like `find` a function without another call
+    /// in its middle, so that it needs no stack.
+    #[inline(never)]
+    fn walk<T>(
+        inside: Inside<'_>,
+        snapshot: &Snapshot,
+        address: usize,
+        recent: Option<&Recent>,
+        answer: impl FnOnce(Option<PointerInfo<'_>>) -> T,
+    ) -> T {
+        match recent.and_then(|recent| snapshot.walk_plainly(address, recent)) {
+            Some(found) => {
+                let answered = answer(found);
+                drop(inside);
+                answered
+            }
+            None => Self::walk_whole(inside, snapshot, address, recent, answer),
+        }
+    }
+
+    /// Every other question.
+    #[inline(never)]
+    fn walk_whole<T>(
+        _inside: Inside<'_>,
+        snapshot: &Snapshot,
+        address: usize,
+        recent: Option<&Recent>,
+        answer: impl FnOnce(Option<PointerInfo<'_>>) -> T,
+    ) -> T {
+        match recent {
+            // SAFETY: as where it was asked what it knows.
+            Some(recent) => answer(unsafe { snapshot.query_unknown(address, recent) }),
+            None => answer(snapshot.find_pointer(address)),
+        }
+    }
+
+    /// The way of a thread that found all slots taken: the writer's lock keeps the newest version where it is. Blocking.
+    fn find_locked<T>(self, address: usize, answer: impl FnOnce(Option<PointerInfo<'_>>) -> T) -> Result<T> {
+        self.manage(|manager| Ok(answer(manager.writer().snapshot().find_pointer(address))))
+    }
+}
