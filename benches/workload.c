@@ -11,7 +11,7 @@
 //   threads T MS   T threads query buffers for MS milliseconds, each on its own CPU; answer: calls, nanoseconds
 //   tail MS     one thread queries and times every call while another writes user data without pause; answer:
 //               calls, writes, nanoseconds, then nanoseconds a call at 50 %, 99 %, 99.9 %, 99.99 %, at most, of the
-//               clock alone
+//               clock alone; and at 99.9 % of waits as long as half of the calls, without a library: the machine's own
 //
 // Access pattern: every object once in a random order, at a random place inside it, then all again in another order.
 // The addresses stand ready in an array (at least 65,536, then over again): no generator runs in the timed loop, and
@@ -284,6 +284,29 @@ static void *timing_thread(void *argument) {
 	return NULL;
 }
 
+// How long `waiting_thread` waits.
+static uint64_t wait_for;
+
+static void *waiting_thread(void *argument) {
+	struct worker *me = argument;
+	own_cpu(me->index);
+	for (; !stop; me->calls++) {
+		uint64_t begin = ticks(), now = begin;
+		while (now - begin < wait_for)
+			now = ticks();
+		count(now - begin);
+	}
+	return NULL;
+}
+
+static void *idle_thread(void *argument) {
+	struct worker *me = argument;
+	own_cpu(me->index);
+	while (!stop)
+		me->calls++;
+	return NULL;
+}
+
 static void run_threads(void *(*const work[])(void *), struct worker *workers, size_t threads, unsigned milliseconds) {
 	stop = 0;
 	pthread_barrier_init(&gate, NULL, (unsigned)threads + 1);
@@ -349,7 +372,13 @@ static void tail(unsigned milliseconds) {
 	const double shares[] = {0.5, 0.99, 0.999, 0.9999};
 	for (size_t i = 0; i < sizeof shares / sizeof *shares; i++)
 		printf(" %.1f", (double)quantile(shares[i]) * tick);
-	printf(" %.1f %.1f\n", (double)highest * tick, (double)clock * tick);
+	printf(" %.1f %.1f", (double)highest * tick, (double)clock * tick);
+	wait_for = quantile(0.5);
+	memset(bins, 0, sizeof bins);
+	highest = 0;
+	void *(*const wait[THREADS])(void *) = {waiting_thread, idle_thread};
+	run_threads(wait, workers, THREADS, milliseconds);
+	printf(" %.1f\n", (double)quantile(0.999) * tick);
 }
 
 static struct list *list_of(const char *verb) {
