@@ -100,9 +100,8 @@ impl Walk<'_> {
             marks += u64::from(call == MARK);
         }
         assert_eq!(marks, 2, "{}", self.name);
-        // The second mark and its opening belong to nobody; what render nodes are asked (`drm`) cannot be struck.
+        // The second mark and its opening belong to nobody.
         calls.remove(MARK);
-        calls.remove("drm");
         calls.get_mut("open").expect("an opening").1 -= 1;
         calls
     }
@@ -126,10 +125,11 @@ impl Walk<'_> {
 }
 
 /// Whether a verb may do without a call: a set-up without the MMIO page of a GPU (or, if not even one page can be
-/// reserved for trial, with a reserved range, or with a smaller one), and an end without dropping the pages behind it.
+/// reserved for trial, with a reserved range, or with a smaller one), a topology without what only a render node tells,
+/// and an end without dropping the pages behind it.
 fn is_a_wish(verb: &str, call: &str) -> bool {
     match verb {
-        "open" | "acquire" | "open again" | "open secondary" => matches!(call, "alloc" | "map" | "mmap"),
+        "open" | "acquire" | "open again" | "open secondary" => matches!(call, "alloc" | "map" | "mmap" | "drm"),
         _ if verb.starts_with("free") || verb.starts_with("deregister") => call == "mmap",
         "unmap scratch" => call == "mmap",
         _ => false,

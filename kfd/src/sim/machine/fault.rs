@@ -1,14 +1,17 @@
 //! Faults on purpose: [`Faults`], which says of the k-th call of a verb that it fails, and how.
 //!
 //! `verb:k=ERRNO` (k from 1, `*` for every call) and `map:k:n_success=M`: the k-th map (or unmap) does M GPUs and then
-//! fails with ENOMEM. Verbs are the short names of the ioctls, `open` (of a simulated device) and `mmap` (of anything, from
-//! the moment a process has opened `/dev/kfd`).
+//! fails with ENOMEM. Verbs are the short names of the ioctls and [`OTHERS`].
 
 use std::collections::HashMap;
 
 use hsakmt_core::driver::Errno;
 
 use crate::opcode::Command;
+
+/// What else can fail: opening a simulated device, an ioctl of a render node, and any mmap from the moment a process has
+/// opened `/dev/kfd`.
+const OTHERS: [&str; 3] = ["open", "drm", "mmap"];
 
 /// Every ioctl's short name.
 pub fn short_name(command: Command) -> &'static str {
@@ -90,10 +93,9 @@ impl Faults {
         for part in spec.split(',').map(str::trim).filter(|part| !part.is_empty()) {
             faults.rules.push(rule(part).ok_or_else(|| format!("{part:?} is not verb:k=ERRNO or map:k:n_success=M"))?);
             let verb = faults.rules.last().map_or("", |rule| rule.verb.as_str());
-            let known = verb == "open" || verb == "mmap" || Command::ALL.iter().any(|it| short_name(*it) == verb);
-            if !known {
-                let names: Vec<&str> = Command::ALL.iter().map(|it| short_name(*it)).collect();
-                return Err(format!("{verb:?} is none of open, mmap, {}", names.join(", ")));
+            let names = || OTHERS.iter().copied().chain(Command::ALL.iter().map(|it| short_name(*it)));
+            if !names().any(|name| name == verb) {
+                return Err(format!("{verb:?} is none of {}", names().collect::<Vec<_>>().join(", ")));
             }
         }
         Ok(faults)

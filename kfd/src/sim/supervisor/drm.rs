@@ -106,6 +106,9 @@ impl Gems {
         argument: u64,
         caller: &mut dyn Caller,
     ) -> Result<i64, Errno> {
+        if let Some(error) = world.faults.strike("drm") {
+            return Err(error);
+        }
         let (_, number, size) = crate::opcode::parts(request.into());
         let mut bytes = vec![0; size];
         caller.read(argument, &mut bytes)?;
