@@ -32,7 +32,7 @@ static int child(void) {
     HsaPointerInfo info;
     HsaMemFlags flags = {.Value = 1};
     void *buffer = NULL;
-    alarm(20);
+    alarm(60);
     if (hsaKmtQueryPointerInfo((void *)0x1000, &info) != HSAKMT_STATUS_KERNEL_IO_CHANNEL_NOT_OPENED)
         return 1;
     if (hsaKmtOpenKFD() || hsaKmtAcquireSystemProperties(&system) || hsaKmtAllocMemory(1, 4096, flags, &buffer))

@@ -15,7 +15,7 @@ static int child(void) {
     HsaPointerInfo info;
     HsaMemFlags flags = {.Value = 1};
     char *own = NULL;
-    alarm(20);
+    alarm(60);
     if (hsaKmtQueryPointerInfo(asked, &info) != HSAKMT_STATUS_KERNEL_IO_CHANNEL_NOT_OPENED)
         return 1;
     if (hsaKmtOpenKFD() || hsaKmtAcquireSystemProperties(&system))

@@ -62,7 +62,7 @@ int main(void) {
     HsaMemMapFlags one = {.Value = 0};
     for (int i = 0; i < 64; i++)
         nodes[i] = 1 + i % 2;
-    alarm(30);
+    alarm(60);
     if (hsaKmtOpenKFD() || hsaKmtAcquireSystemProperties(&system) || hsaKmtAllocMemory(1, 4096, flags, &known))
         return 1;
     char *host = mmap(NULL, 4096 * 150, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

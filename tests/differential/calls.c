@@ -191,7 +191,7 @@ void forked(struct player *p, struct target t)
         struct player c = *p;
         c.out = NULL, c.used = c.room = 0;
         HsaSystemProperties system;
-        alarm(20);
+        alarm(60);
         say(&c, " (");
         query(&c, t);
         /* What the parent mapped there is not mapped here: nothing new may come to lie there by luck. */

@@ -226,7 +226,7 @@ int main(void)
         }
         pid_t child = fork();
         if (!child) {
-            alarm(30);
+            alarm(60);
             hosts_of_my_own();
             for (int t = 0; t < THREADS; t++)
                 players[t].thread = t;
