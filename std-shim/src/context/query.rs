@@ -65,6 +65,8 @@ impl Context {
     }
 
     /// A thread's first question, or its first after a fork, and every one on a kernel without membarrier.
+    #[cold]
+    #[inline(never)]
     fn find_slowly<T>(self, address: usize, answer: impl FnOnce(Option<PointerInfo<'_>>) -> T) -> Result<T> {
         thread::mine(|mine| {
             let Some(inside) = mine.enter_slowly() else { return self.find_locked(address, answer) };
@@ -86,8 +88,8 @@ impl Context {
         self.find_slowly(address, answer)
     }
 
-    /// A question whose answer the thread does not remember, if it is a plain one. Like `find` a function without another call
-    /// in its middle, so that it needs no stack.
+    /// A question whose answer the thread does not remember, if it is a plain one. Like `find` a function without another
+    /// call in its middle, so that it needs no stack.
     #[inline(never)]
     fn walk<T>(
         inside: Inside<'_>,
