@@ -39,7 +39,7 @@ pub unsafe trait Domain: Sync {
     /// Goes inside.
     fn enter<'l>(local: &'l mut Self::Local<'_>) -> Self::Guard<'l>;
 
-    /// Leaves and enters again, so that a long-held guard does not hold memory back. Wait-free.
+    /// Leaves and enters again if a writer waits for that, so that a long-held guard does not hold memory back. Wait-free.
     fn refresh(guard: &mut Self::Guard<'_>);
 
     /// Whether the guard protects anything. Only a forked child's copy of its parent's guard may not: what it was inside

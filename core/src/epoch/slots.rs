@@ -226,18 +226,19 @@ impl<const N: usize, B: Barrier> Slots<N, B> {
     pub unsafe fn enter_slot_with<'d>(&'d self, slot: &'d Slot, light: impl FnOnce()) -> Inside<'d> {
         let before = slot.active.load(Ordering::Relaxed);
         if before == 0 {
-            self.stamp(slot, light);
+            self.stamp(slot);
         } else {
             nested();
         }
+        // A handler's too: it may have interrupted this thread between its store and its barrier.
+        light();
         Inside { slot, before }
     }
 
     #[inline(always)]
-    fn stamp(&self, slot: &Slot, light: impl FnOnce()) {
+    fn stamp(&self, slot: &Slot) {
         let epoch = self.epoch.load(Ordering::Acquire);
         slot.active.store(epoch.wrapping_mul(2) | 1, Ordering::Release);
-        light();
     }
 }
 
@@ -310,13 +311,15 @@ impl<const N: usize, B: Barrier> Entered<'_, N, B> {
     fn stamp_again(&mut self, now: usize) {
         self.seen = now;
         if self.inside.before == 0 {
-            self.domain.stamp(self.inside.slot, || self.domain.barrier.light());
+            self.domain.stamp(self.inside.slot);
+            self.domain.barrier.light();
         }
     }
 }
 
-// SAFETY: the module's essay is the proof; `enter` and `refresh` store the slot and pass the light barrier before their
-// caller loads the root, `begin` passes the heavy one after the writer stored it.
+// SAFETY: the module's essay is the proof; `enter` stores the slot and passes the light barrier before its caller loads
+// any root, also those after a `refresh`, which stores a newer epoch or nothing; `begin` passes the heavy barrier after
+// the writer stored the root.
 unsafe impl<const N: usize, B: Barrier> Domain for Slots<N, B> {
     type Local<'d>
         = Claim<'d, N, B>

@@ -8,7 +8,7 @@ use hsakmt_core::primitive::Watch;
 use hsakmt_core::registry::Registry;
 
 use super::domains::Lonely;
-use super::pages::two_pages;
+use super::pages::{two_pages, two_pages_interrupted};
 use super::{Seen, ask, beside_a_writer, explore, in_a_session, twice};
 
 pub(crate) fn slots() -> Slots<2, Fences> {
@@ -71,6 +71,16 @@ fn slots_of_a_writer_that_may_be_alone() {
 #[test]
 fn slots_two_pages() {
     two_pages(slots, 3, false);
+}
+
+#[test]
+fn slots_two_pages_in_a_long_session() {
+    two_pages(slots, 3, true);
+}
+
+#[test]
+fn slots_entered_by_a_handler_in_the_middle_of_an_entry() {
+    two_pages_interrupted();
 }
 
 #[test]

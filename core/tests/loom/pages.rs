@@ -6,11 +6,13 @@
 //! A reader pins once. On x86 crossbeam pins by a compare-exchange, which there is a fence, but not to loom; a
 //! participant's first pin collects besides, and that fences in so many words.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize as Count, Ordering::Relaxed};
 
+use hsakmt_core::epoch::slots::{Fences, Slots};
 use hsakmt_core::epoch::{Domain, Grace, NEVER};
-use hsakmt_core::primitive::{AtomicUsize, Ordering, Watch};
+use hsakmt_core::primitive::{AtomicUsize, Ordering, Watch, fence};
 
 use super::explore;
 
@@ -57,6 +59,38 @@ impl<D: Domain> Pages<D> {
     }
 }
 
+impl Pages<Slots<1, Fences>> {
+    /// Asks once, interrupted between the entry's store and its fence by a handler that asks too. Both answers.
+    fn read_interrupted(&self) -> Vec<usize> {
+        let slot = self.domain.claim(1).expect("a slot");
+        let mut handlers = 0;
+        let interrupted = || {
+            // SAFETY: a handler of the thread that claimed the slot, whose guard goes before the interrupted one's.
+            let inside = unsafe { self.domain.enter_slot(slot) };
+            handlers = self.look();
+            drop(inside);
+            fence(Ordering::SeqCst);
+        };
+        // SAFETY: claimed above; the closure ends with the fence that `Fences` promises.
+        let inside = unsafe { self.domain.enter_slot_with(slot, interrupted) };
+        let own = self.look();
+        drop(inside);
+        vec![handlers, own]
+    }
+}
+
+/// A reader with a signal handler in the middle of its entry.
+pub(crate) fn two_pages_interrupted() {
+    beside_a_writer_of_pages(
+        || Slots::new(Fences),
+        |pages, end| {
+            let answers = pages.read_interrupted();
+            end();
+            answers
+        },
+    );
+}
+
 /// A writer's side on its way to the writer.
 struct Carried<G>(G);
 
@@ -71,6 +105,27 @@ impl<G> Carried<G> {
 
 /// One reader beside the writer, which leaves when it has its answers, or stays until the writer is done.
 pub(crate) fn two_pages<D: Domain + Send + 'static>(domain: fn() -> D, questions: usize, stays: bool) {
+    let read = move |pages: &Pages<D>, end: &dyn Fn()| {
+        let answers = pages.read(questions, || {
+            if stays {
+                end()
+            }
+        });
+        if !stays {
+            end();
+        }
+        answers
+    };
+    let reused = beside_a_writer_of_pages(domain, read);
+    assert!(stays || reused > 0, "a period that never passed");
+}
+
+/// `read` beside the writer; it calls what it is given when the writer may, and must, come to its end. In how many orders
+/// the first page was used again.
+fn beside_a_writer_of_pages<D: Domain + Send + 'static>(
+    domain: fn() -> D,
+    read: impl Fn(&Pages<D>, &dyn Fn()) -> Vec<usize> + Send + Sync + 'static,
+) -> usize {
     let (seen, reused) = (Arc::new([Count::new(0), Count::new(0)]), Arc::new(Count::new(0)));
     let (noted, done) = (Arc::clone(&seen), Arc::clone(&reused));
     explore(move || {
@@ -84,22 +139,16 @@ pub(crate) fn two_pages<D: Domain + Send + 'static>(domain: fn() -> D, questions
         let before = grace.begin();
         while !grace.passed(before) {}
         let grace = Carried(grace);
-        let writer = loom::thread::spawn(move || pages.write(grace.arrived()));
-        let end = |writer: loom::thread::JoinHandle<bool>| {
+        let writer = Cell::new(Some(loom::thread::spawn(move || pages.write(grace.arrived()))));
+        let answers = read(pages, &|| {
+            let writer = writer.take().expect("ended once");
             done.fetch_add(usize::from(writer.join().expect("a writer that ends")), Relaxed);
-        };
-        let answers = if stays {
-            pages.read(questions, || end(writer))
-        } else {
-            let answers = pages.read(questions, || {});
-            end(writer);
-            answers
-        };
+        });
         assert!(answers.is_sorted(), "{answers:?}");
         // SAFETY: made above; the writer has ended, and the reader has left.
         drop(unsafe { Box::from_raw(there) });
         answers.into_iter().for_each(|answer| _ = noted[answer].fetch_add(1, Relaxed));
     });
     assert!(seen.iter().all(|count| count.load(Relaxed) > 0), "{seen:?}");
-    assert!(stays || reused.load(Relaxed) > 0, "a period that never passed");
+    reused.load(Relaxed)
 }
