@@ -93,35 +93,44 @@ extern "C" fn wipe() {
 /// The kernel's membarrier where it has one, else fences.
 #[derive(Debug)]
 pub struct Membarrier {
-    /// 1 once the kernel has promised; never back to 0 in a process that has readers.
+    /// 0 until some thread has asked the kernel, then [`PROMISED`] or [`REFUSED`], for as long as the process lives.
     registered: AtomicU32,
 }
+
+const PROMISED: u32 = 1;
+const REFUSED: u32 = 2;
 
 impl Membarrier {
     /// Whether the kernel has promised; it does by the first [`Shared::prepare`] of a process, or never.
     pub(crate) fn is_registered(&self) -> bool {
-        self.registered.load(Ordering::Acquire) == 1
+        self.registered.load(Ordering::Acquire) == PROMISED
     }
 
     fn register(&self) {
-        if self.registered.load(Ordering::Relaxed) == 1 {
+        if self.registered.load(Ordering::Relaxed) != 0 {
             return;
         }
         let wanted = MembarrierQuery::PRIVATE_EXPEDITED | MembarrierQuery::REGISTER_PRIVATE_EXPEDITED;
         let offered = membarrier_query().contains(wanted);
-        if offered && membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok() {
-            self.registered.store(1, Ordering::Release);
-        }
+        self.decide(offered && membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok());
+    }
+
+    /// The first answer counts, and every thread waits for one before it has a slot or a lock: a filter may refuse one
+    /// thread what another gets, and readers and writers must not believe different answers.
+    fn decide(&self, promised: bool) {
+        let answer = if promised { PROMISED } else { REFUSED };
+        let _ = self.registered.compare_exchange(0, answer, Ordering::Release, Ordering::Relaxed);
     }
 }
 
-// SAFETY: registered, `heavy` runs a full barrier on every thread of the process (membarrier(2), PRIVATE_EXPEDITED), so
-// the reader's half need only keep the compiler from reordering; not registered, both halves are SeqCst fences. A
-// reader that saw "not registered" fences, which is right with either heavy half. `false` when the kernel refused.
+// SAFETY: promised, `heavy` runs a full barrier on every thread of the process (membarrier(2), PRIVATE_EXPEDITED), so
+// the reader's half need only keep the compiler from reordering; refused, both halves are SeqCst fences. All threads go
+// by one answer (`decide`), which they have before they come here (`Shared::prepare`). `false` when the kernel refuses
+// what it promised.
 unsafe impl Barrier for Membarrier {
     #[inline(always)]
     fn light(&self) {
-        if self.registered.load(Ordering::Relaxed) == 1 {
+        if self.registered.load(Ordering::Relaxed) == PROMISED {
             compiler_fence(Ordering::SeqCst);
         } else {
             light_without_membarrier();
@@ -162,6 +171,16 @@ mod tests {
         assert!(bytes(&LOCK).iter().all(|byte| *byte == 0));
         assert!(bytes(&REGISTRY).iter().all(|byte| *byte == 0));
         assert!(bytes(&DOMAIN).iter().all(|byte| *byte == 0));
+    }
+
+    #[test]
+    fn the_kernels_first_answer_counts() {
+        for (first, later) in [(true, false), (false, true)] {
+            let membarrier = Membarrier { registered: AtomicU32::new(0) };
+            membarrier.decide(first);
+            membarrier.decide(later);
+            assert_eq!(membarrier.is_registered(), first);
+        }
     }
 
     #[test]
