@@ -98,6 +98,12 @@ impl<D> Registry<D> {
         self.generation.load(Ordering::Acquire)
     }
 
+    /// Counts on from `generation`, if it has not come so far: for a forked child, so that no version of its own has a number
+    /// that its parent's had. Before the first writer; one that is there goes on with its own count.
+    pub fn count_from(&self, generation: usize) {
+        self.generation.fetch_max(generation, Ordering::AcqRel);
+    }
+
     /// The newest version, for readers who are inside the domain by their own means.
     ///
     /// # Safety

@@ -15,7 +15,7 @@ use std::cell::UnsafeCell;
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::os::fd::{FromRawFd, OwnedFd};
-use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
 
 use hsakmt_core::address::PageSize;
 use hsakmt_core::error::{Error, Result};
@@ -53,6 +53,14 @@ static STATES: [StateCell; CONTEXTS] = [const { StateCell(UnsafeCell::new(MaybeU
 
 /// How often each context is open. Outside the wiped memory: a child still knows what its parent had.
 static OPENS: [AtomicU32; CONTEXTS] = [const { AtomicU32::new(0) }; CONTEXTS];
+
+/// How many processes, this one and those it was forked from, have had a context alive. Outside of the wiped memory.
+static PROCESS: AtomicUsize = AtomicUsize::new(0);
+
+/// Versions a process may publish before their numbers could be a forked child's: a million a second for twelve days. What
+/// was remembered of a parent's version (by a caller, or by a thread that was forked in the middle of noting it) is never
+/// taken for one of the child's.
+const OF_A_PROCESS: usize = 1 << (usize::BITS / 8 * 5);
 
 /// Descriptors of one context that a child inherits and must close, plus 1; 0 is none.
 type Inherited = [AtomicI32; 132];
@@ -146,7 +154,8 @@ impl Context {
         self.shelf.registry.is_open()
     }
 
-    /// Counts publishes: a caller's remembered answer is good while this has not moved. Wait-free.
+    /// Counts publishes: a caller's remembered answer is good while this has not moved, and in a forked child never again.
+    /// Wait-free.
     pub fn generation(self) -> usize {
         self.shelf.registry.generation()
     }
@@ -296,6 +305,7 @@ impl Context {
     /// First use in this process. A parent's state is overwritten without being dropped: it is the parent's.
     fn come_alive(self) -> Result<()> {
         part_from_parent()?;
+        self.shelf.registry.count_from(PROCESS.load(Ordering::Relaxed).wrapping_mul(OF_A_PROCESS));
         OPENS[self.index].store(0, Ordering::Relaxed);
         let fresh = MaybeUninit::new(State { manager: None, parked: None, kfd_minor: 0 });
         // SAFETY: the lock is held by the caller, and while `live` is 0 nobody has a reference to the content.
@@ -316,6 +326,7 @@ fn part_from_parent() -> Result<()> {
     let _held = SHARED.parting.take(thread::me(), || true).ok_or(Error::Failed)?;
     if SHARED.parted.load(Ordering::Relaxed) == 0 {
         (0..CONTEXTS).for_each(close_fds);
+        PROCESS.fetch_add(1, Ordering::Relaxed);
         SHARED.parted.store(1, Ordering::Release);
     }
     Ok(())

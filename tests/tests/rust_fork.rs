@@ -82,6 +82,14 @@ fn an_inherited_reader_is_closed_for_good_and_disturbs_nobody() {
     }));
     assert!(undisturbed(1, |_| assert!(matches!(session.snapshot(), Err(Error::NotOpened)))));
 
+    // What was remembered beside a number of the parent's versions is no child's, however few the child has published.
+    let parents = context.generation();
+    assert!(in_a_child(|| {
+        let childs = open().generation();
+        assert!(childs > parents + (1 << 30), "{childs:#x} after {parents:#x}");
+        assert!(in_a_child(|| assert!(open().generation() > childs + (1 << 30))));
+    }));
+
     assert!(session.query_pointer(theirs).is_ok(), "the parent's are as they were");
     assert!(first.query_pointer(theirs, |info| info.is_ok()));
     // What follows also drops the parent's.

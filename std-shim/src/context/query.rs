@@ -50,7 +50,8 @@ impl Context {
             // `walk`, and the snapshot is not used past them.
             let snapshot = unsafe { self.shelf.registry.current() }.ok_or(Error::NotOpened)?;
             // SAFETY: the thread's memory is for the primary context alone, and for one registry alone, of which a process
-            // has one; a forked child's thread has forgotten (`thread::claim`) before it comes here.
+            // has one; what a forked child's thread has of its parent's is of generations that the child never has
+            // (`context::PROCESS`), and mostly forgotten (`thread::claim`).
             if let Some(known) = self.recent(mine).and_then(|recent| unsafe { snapshot.recall(address, recent) }) {
                 return Ok(answer(Some(known)));
             }
