@@ -14,7 +14,7 @@
 //!
 //! | atomic | stores | loads | what holds |
 //! |---|---|---|---|
-//! | `record` | `query_and_note`: `NOTHING` before `generation`, the record after it | `recall`, after `generation` | `NOTHING`, a record of the generation read, or of a newer one: the guard that keeps that generation keeps both |
+//! | `record` | `query_and_note`: `NOTHING` before `generation`, the record after it; `forget`: `NOTHING` | `recall`, after `generation` | `NOTHING`, a record of the generation read, or of a newer one: the guard that keeps that generation keeps both |
 //! | `generation` | `query_and_note`, between the two | `recall`, before `record` | one thread, so program order is enough: compiler fences |
 //! | `noting` | around all three | `query_and_note` | no handler comes between them with a newer pair |
 
@@ -118,7 +118,7 @@ impl Snapshot {
     ///
     /// # Safety
     /// Since it was new or forgot, `recent` has been given to snapshots of one registry only, by one thread (and its
-    /// signal handlers) of this process.
+    /// signal handlers) of this process; or of other registries too whose snapshots have no generation of this one's.
     #[inline(always)]
     pub unsafe fn query_recent(&self, address: usize, recent: &Recent) -> Option<PointerInfo<'_>> {
         // SAFETY: by contract.

@@ -74,6 +74,23 @@ fn a_signal_handler_at_any_instruction_of_a_verb_waits_for_nobody() {
     run("a_signal_handler_at_any_instruction_of_a_verb_waits_for_nobody", &["--svm", "off"], "signals.c");
 }
 
+/// Then each entry is a fence and goes the slow way (`thread::enter_slowly`): it still calls nothing, and forks, signal
+/// handlers and threads that end find what they find elsewhere.
+#[test]
+fn without_membarrier_all_is_the_same() {
+    const NAME: &str = "abi_machine::without_membarrier_all_is_the_same";
+    if let Some(reason) = sim::unavailable() {
+        return sim::skip(NAME, &reason);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let [launcher, binary] = ["launcher", "program"].map(|name| folder.path().join(name));
+    build(&prefix(), Link::Shared, &[&source("without_membarrier.c")], &launcher);
+    for program in ["quiet.c", "fork_recent.c", "fork_early.c", "signals.c"] {
+        build_with(&prefix(), Link::Shared, &["-Wall", "-pthread"], &[&source(program)], &binary);
+        succeed(sim::under(&["--svm", "off"], &launcher).arg(&binary));
+    }
+}
+
 #[test]
 fn memory_of_others() {
     run("memory_of_others", &["--svm", "off"], "sharing.c");
