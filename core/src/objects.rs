@@ -102,21 +102,27 @@ impl<D: Domain, M: Memory> Writer<'_, D, M> {
 
     /// Says on which nodes the object that starts at `start` is mapped, and publishes. O(log n).
     pub fn set_mapped(&mut self, aperture: Aperture, start: usize, nodes: &[NodeId]) -> Result<()> {
-        let record = self.find_start(aperture, start).ok_or(Error::NotRegistered)?;
-        self.reserve_in_place()?;
-        let mapped = self.intern_nodes(nodes)?;
-        self.replace(aperture, Record { mapped, ..record }).inspect_err(|_| self.release(mapped))?;
-        self.release(record.mapped);
-        Ok(())
+        self.set_list(aperture, start, nodes, |record| &mut record.mapped)
     }
 
     /// Says which nodes the object that starts at `start` is registered to, and publishes. O(log n).
     pub fn set_registered(&mut self, aperture: Aperture, start: usize, nodes: &[NodeId]) -> Result<()> {
-        let record = self.find_start(aperture, start).ok_or(Error::NotRegistered)?;
+        self.set_list(aperture, start, nodes, |record| &mut record.registered)
+    }
+
+    fn set_list(
+        &mut self,
+        aperture: Aperture,
+        start: usize,
+        nodes: &[NodeId],
+        which: fn(&mut Record) -> &mut List,
+    ) -> Result<()> {
+        let mut record = self.find_start(aperture, start).ok_or(Error::NotRegistered)?;
         self.reserve_in_place()?;
-        let registered = self.intern_nodes(nodes)?;
-        self.replace(aperture, Record { registered, ..record }).inspect_err(|_| self.release(registered))?;
-        self.release(record.registered);
+        let new = self.intern_nodes(nodes)?;
+        let old = core::mem::replace(which(&mut record), new);
+        self.replace(aperture, record).inspect_err(|_| self.release(new))?;
+        self.release(old);
         Ok(())
     }
 
