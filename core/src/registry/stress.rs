@@ -11,10 +11,12 @@ use std::vec::Vec;
 
 use super::tests::{HOST, PAGE, layout, object, slot_address, userptr};
 use super::*;
+use crate::aperture::Aperture;
 use crate::epoch::crossbeam::Crossbeam;
 use crate::epoch::slots::{Fences, Slots};
 use crate::info::{PointerInfo, PointerType};
 use crate::pool::Heap;
+use crate::record::Record;
 
 /// Objects of each kind; as many again come and go.
 const OBJECTS: usize = 60;

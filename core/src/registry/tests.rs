@@ -6,13 +6,14 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::address::Bounds;
+use crate::aperture::Aperture;
 use crate::epoch::slots::{Fences, Slots};
 use crate::flags::MemFlags;
 use crate::info::{PointerInfo, PointerType};
 use crate::node::NodeId;
 use crate::pool::Heap;
 use crate::recent::Recent;
-use crate::record::ObjectId;
+use crate::record::{ObjectId, Record};
 
 pub(super) const PAGE: PageSize = PageSize::FOUR_KIB;
 const SVM: Bounds = Bounds::new(0x10_0000, 0x7fff_ffff_ffff);
