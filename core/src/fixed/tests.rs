@@ -15,9 +15,8 @@ use crate::flags::MemFlags;
 use crate::info::PointerType;
 use crate::node::NodeId;
 use crate::objects::Object;
-use crate::tree::node::NodePtr;
+use crate::tree::shape::shape;
 use crate::tree::size::visited;
-use crate::tree::{Order, View};
 
 const PAGE: usize = 4096;
 const BASE: usize = 0x100_0000;
@@ -217,43 +216,6 @@ fn a_high_tree_holds_its_size() {
         }
     }
     assert_eq!(highest, 3);
-}
-
-/// What a tree is made of.
-#[derive(Debug, Default)]
-struct Shape {
-    leaves: usize,
-    branches: usize,
-    height: usize,
-}
-
-impl Shape {
-    fn check(&self, records: usize) {
-        assert!(self.leaves <= most_leaves(records, 1), "{self:?} of {records}");
-        assert!(self.branches <= most_branches(records, 1), "{self:?} of {records}");
-        assert!(self.height <= most_height(records), "{self:?} of {records}");
-    }
-}
-
-fn shape<O: Order>(tree: View<'_, O>) -> Shape {
-    /// The node's entries.
-    fn below<O: Order>(tree: View<'_, O>, node: NodePtr, height: usize, shape: &mut Shape) -> usize {
-        if height == 0 {
-            shape.leaves += 1;
-            return tree.leaf(node).len();
-        }
-        shape.branches += 1;
-        let children: Vec<_> =
-            tree.branch(node).used().map(|child| below(tree, child.node, height - 1, shape)).collect();
-        assert!(children.windows(2).all(|pair| pair.iter().sum::<usize>() >= 9), "{children:?}");
-        children.len()
-    }
-    let mut shape = Shape::default();
-    if let Some((node, height)) = tree.top() {
-        shape.height = height;
-        below(tree, node, height, &mut shape);
-    }
-    shape
 }
 
 proptest! {

@@ -11,6 +11,8 @@
 pub(crate) mod edit;
 pub(crate) mod node;
 pub(crate) mod search;
+#[cfg(all(test, not(loom)))]
+pub(crate) mod shape;
 pub(crate) mod size;
 
 use core::marker::PhantomData;
