@@ -18,7 +18,7 @@ use hsakmt_core::info::PointerInfo;
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
-use crate::spread::Spread;
+use crate::spread::medians;
 use crate::workload::{OpenContext, SIZES, Walk, c_query};
 
 /// Prints what a look-up costs by how it is entered, against the walk alone.
@@ -78,15 +78,12 @@ fn measure_all(rounds: usize) -> Result<Costs> {
     for (column, buffers) in SIZES.into_iter().enumerate() {
         let open = OpenContext::new(buffers, 0)?;
         let mut walk = Walk::new(&open.addresses.hits);
-        let mut samples: [Vec<f64>; WAYS.len()] = Default::default();
-        for _ in 0..rounds {
-            for (samples, took) in samples.iter_mut().zip(round(&open, &mut walk)?) {
-                samples.push(took);
-            }
+        let medians = medians(rounds, || {
             progress.inc(1);
-        }
-        for (costs, samples) in costs.iter_mut().zip(samples) {
-            costs[column] = Spread::of(samples).map_or(f64::INFINITY, |spread| spread.median);
+            round(&open, &mut walk)
+        })?;
+        for (costs, median) in costs.iter_mut().zip(medians) {
+            costs[column] = median;
         }
     }
     progress.finish_and_clear();

@@ -24,6 +24,20 @@ impl Spread {
     }
 }
 
+/// Plays `rounds` rounds of `N` measurements; the median of each.
+pub(crate) fn medians<const N: usize, E>(
+    rounds: usize,
+    mut round: impl FnMut() -> Result<[f64; N], E>,
+) -> Result<[f64; N], E> {
+    let mut samples = [const { Vec::new() }; N];
+    for _ in 0..rounds {
+        for (samples, took) in samples.iter_mut().zip(round()?) {
+            samples.push(took);
+        }
+    }
+    Ok(samples.map(|samples| Spread::of(samples).map_or(f64::INFINITY, |spread| spread.median)))
+}
+
 /// The mean of at least one value.
 pub(crate) fn mean(values: &[f64]) -> Option<f64> {
     let count = u32::try_from(values.len()).ok().filter(|count| *count > 0)?;
@@ -39,6 +53,10 @@ mod tests {
         assert_eq!((Spread::of([]), mean(&[])), (None, None));
         assert_eq!(mean(&[1.0, 2.0]), Some(1.5));
         assert_eq!(Spread::of([7.0]), Some(Spread { median: 7.0, low: 7.0, high: 7.0 }));
+        let mut rounds = 0..;
+        let middle = medians(3, || rounds.next().map(|round| [f64::from(round), 7.0 - f64::from(round)]).ok_or(()));
+        assert_eq!(middle, Ok([1.0, 6.0]));
+        assert_eq!(medians(1, || Err::<[f64; 1], _>(())), Err(()));
         let eleven = (0..=10u8).rev().map(f64::from);
         assert_eq!(Spread::of(eleven), Some(Spread { median: 5.0, low: 1.0, high: 9.0 }));
     }

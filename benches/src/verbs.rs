@@ -15,7 +15,7 @@ use hsakmt_core::error::Result;
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
-use crate::spread::Spread;
+use crate::spread::medians;
 use crate::workload::{BUFFER, Random, SIZES, Scene, USERPTR, allocate_only};
 
 /// Prints what each write verb of the memory manager costs without the device, by how many objects there are.
@@ -75,15 +75,12 @@ fn measure_all(rounds: usize) -> Result<Costs> {
     for (column, buffers) in SIZES.into_iter().enumerate() {
         let mut scene = Scene::new(buffers, 0)?;
         let mut random = Random::new();
-        let mut samples = vec![Vec::with_capacity(rounds); VERBS.len()];
-        for _ in 0..rounds {
-            for (samples, took) in samples.iter_mut().zip(round(&mut scene, &mut random)?) {
-                samples.push(took);
-            }
+        let medians = medians(rounds, || {
             progress.inc(1);
-        }
-        for (costs, samples) in costs.iter_mut().zip(samples) {
-            costs[column] = Spread::of(samples).map_or(f64::INFINITY, |spread| spread.median);
+            round(&mut scene, &mut random)
+        })?;
+        for (costs, median) in costs.iter_mut().zip(medians) {
+            costs[column] = median;
         }
     }
     progress.finish_and_clear();

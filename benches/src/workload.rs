@@ -19,8 +19,8 @@ use hsakmt_core::epoch::Domain;
 use hsakmt_core::epoch::crossbeam::Crossbeam;
 use hsakmt_core::error::{Error, Result};
 use hsakmt_core::flags::MemFlags;
-use hsakmt_core::manager::{Gfx, Manager, NodeFacts, Opened, Options};
-use hsakmt_core::node::{GpuId, NodeId};
+use hsakmt_core::manager::{Manager, Opened, Options};
+use hsakmt_core::node::NodeId;
 use hsakmt_core::pool::{Heap, Memory};
 use hsakmt_core::reader::Reader;
 use hsakmt_core::registry::Registry;
@@ -143,18 +143,9 @@ fn machine() -> Result<EmbeddedMachine> {
 }
 
 fn set_up<V: Driver, D: Domain, M: Memory>(manager: &mut Manager<'_, V, D, M>, topology: &Topology) -> Result<()> {
-    let links: Vec<Vec<NodeId>> = topology.nodes.iter().map(|node| node.link_targets().collect()).collect();
-    let facts = topology.nodes.iter().zip(&links).map(|(node, links_to)| NodeFacts {
-        gpu_id: GpuId(node.gpu_id),
-        cpu_cores: node.num_cpu_cores,
-        simds: node.num_f_compute_cores,
-        gfx: Gfx { major: node.engine_id.major, minor: node.engine_id.minor, stepping: node.engine_id.stepping },
-        device_id: u32::from(node.device_id),
-        svm_api: node.svm_api(),
-        links_to,
-    });
     // Guard pages would leave a hole beside each object, and the simulated address space looks through all holes.
-    manager.set_up(&facts.collect::<Vec<_>>(), &Options { guard_pages: 0, ..Options::default() })
+    let options = Options { guard_pages: 0, ..Options::default() };
+    topology.with_facts(|nodes| manager.set_up(nodes, &options))
 }
 
 /// Makes the objects; where buffers and host ranges start.

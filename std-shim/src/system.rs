@@ -7,8 +7,6 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 use hsakmt_core::error::{Error, Result};
-use hsakmt_core::manager::{Gfx, NodeFacts};
-use hsakmt_core::node::{GpuId, NodeId};
 use hsakmt_kfd::topology::Topology;
 
 use crate::context::{Context, ContextManager};
@@ -63,20 +61,5 @@ pub(crate) fn set_up(context: Context, manager: &mut ContextManager, topology: &
     }
     manager.driver().add_gpus(topology).map_err(|_| Error::Failed)?;
     context.remember(&manager.driver().fds());
-    let links: Vec<Vec<NodeId>> = topology.nodes.iter().map(|node| node.link_targets().collect()).collect();
-    let facts: Vec<NodeFacts<'_>> = topology
-        .nodes
-        .iter()
-        .zip(&links)
-        .map(|(node, links_to)| NodeFacts {
-            gpu_id: GpuId(node.gpu_id),
-            cpu_cores: node.num_cpu_cores,
-            simds: node.num_f_compute_cores,
-            gfx: Gfx { major: node.engine_id.major, minor: node.engine_id.minor, stepping: node.engine_id.stepping },
-            device_id: u32::from(node.device_id),
-            svm_api: node.svm_api(),
-            links_to,
-        })
-        .collect();
-    manager.set_up(&facts, &environment::at_set_up())
+    topology.with_facts(|nodes| manager.set_up(nodes, &environment::at_set_up()))
 }

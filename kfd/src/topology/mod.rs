@@ -19,6 +19,7 @@
 //! Reading takes a moment and the kernel may change the topology meanwhile: the generation is read before and after,
 //! and the whole is read again until both agree.
 
+use hsakmt_core::manager::{Gfx, NodeFacts};
 use hsakmt_core::node::{GpuId, NodeId};
 use serde::{Deserialize, Serialize};
 
@@ -260,6 +261,21 @@ impl Topology {
     /// Reads the machine this runs on. `svm_api` false takes the SVM ioctl away from every node (`HSA_USE_SVM=0`).
     pub fn read_host(svm_api: bool) -> Result<Topology, TopologyError> {
         Topology::read(&Sources::host(svm_api))
+    }
+
+    /// What the memory manager's set-up wants to know of each node.
+    pub fn with_facts<T>(&self, set_up: impl FnOnce(&[NodeFacts<'_>]) -> T) -> T {
+        let links: Vec<Vec<NodeId>> = self.nodes.iter().map(|node| node.link_targets().collect()).collect();
+        let facts = self.nodes.iter().zip(&links).map(|(node, links_to)| NodeFacts {
+            gpu_id: node.gpu(),
+            cpu_cores: node.num_cpu_cores,
+            simds: node.num_f_compute_cores,
+            gfx: Gfx { major: node.engine_id.major, minor: node.engine_id.minor, stepping: node.engine_id.stepping },
+            device_id: u32::from(node.device_id),
+            svm_api: node.svm_api(),
+            links_to,
+        });
+        set_up(&facts.collect::<Vec<_>>())
     }
 
     /// The node with this id.
