@@ -137,13 +137,19 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
 
     /// The same without a thought for what may have to end later.
     pub(crate) fn reserve_plain(&mut self, edits: usize) -> Result<()> {
-        self.reclaim_or_wait()?;
+        self.reclaim_at_times();
+        if self.retired.publishes >= Self::MAX_WAITING {
+            self.wait_for_readers()?;
+        }
         self.top_up(edits)
     }
 
     /// The same for one replacement, which needs less.
     pub(crate) fn reserve_in_place(&mut self) -> Result<()> {
-        self.reclaim_or_wait()?;
+        self.reclaim_at_times();
+        if self.retired.publishes >= Self::MAX_WAITING {
+            self.wait_for_readers()?;
+        }
         self.top_up_in_place()
     }
 
@@ -162,40 +168,40 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
 
     /// The part of `reserve` that an edit repeats: does nothing when the verb has reserved.
     pub(super) fn top_up(&mut self, edits: usize) -> Result<()> {
-        self.grow_or_reclaim(|writer| writer.at_hand(edits), |writer| writer.grow(edits))
+        if M::SCARCE && !self.at_hand(edits) {
+            self.reclaim_early();
+        }
+        self.grow(edits).or_else(|_| {
+            self.reclaim_early();
+            self.grow(edits)
+        })
     }
 
     /// Room for one more layout. The one before the newest comes back for it, unless a reader holds it.
     pub(super) fn top_up_layouts(&mut self) -> Result<()> {
-        let at_hand = |writer: &Self| writer.pools.layouts.available() > 0;
-        self.grow_or_reclaim(at_hand, |writer| writer.pools.layouts.reserve(1, &mut writer.memory))
+        if M::SCARCE && self.pools.layouts.available() == 0 {
+            self.reclaim_early();
+        }
+        self.pools.layouts.reserve(1, &mut self.memory).or_else(|_| {
+            self.reclaim_early();
+            self.pools.layouts.reserve(1, &mut self.memory)
+        })
     }
 
     /// The same for one replacement or removal. Succeeds after every insertion that did, however full the memory is,
     /// unless a reader holds what was replaced.
     pub(super) fn top_up_in_place(&mut self) -> Result<()> {
-        self.grow_or_reclaim(Self::at_hand_in_place, Self::grow_in_place)
-    }
-
-    /// Lets pools grow, and once more with what no reader holds if there is no memory. Where memory is scarce that comes
-    /// first, unless there is enough `at_hand`: pools never give blocks back, so what one of them takes because a look-up
-    /// held something up for a moment would be missing in another.
-    #[inline(always)]
-    fn grow_or_reclaim(
-        &mut self,
-        at_hand: impl Fn(&Self) -> bool,
-        grow: impl Fn(&mut Self) -> Result<()>,
-    ) -> Result<()> {
-        if M::SCARCE && !at_hand(self) {
+        if M::SCARCE && !self.at_hand_in_place() {
             self.reclaim_early();
         }
-        grow(self).or_else(|_| {
+        self.grow_in_place().or_else(|_| {
             self.reclaim_early();
-            grow(self)
+            self.grow_in_place()
         })
     }
 
-    /// Whether [`Writer::grow`] has nothing to do.
+    /// Whether [`Writer::grow`] has nothing to do. Where memory is scarce it is asked first: pools never give blocks
+    /// back, so what one of them takes because a look-up held something up for a moment would be missing in another.
     fn at_hand(&self, edits: usize) -> bool {
         let (height, userptrs) = (self.snapshot().height(), self.snapshot().userptrs.height());
         self.pools.nodes.hold(edits, height, userptrs) && self.versions_at_hand(edits)
@@ -241,12 +247,6 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
             self.pools.nodes.reserve(edits, height, userptrs, &mut self.memory)?;
         }
         self.grow_versions(edits)
-    }
-
-    /// Reclaims at times; [`Error::ReadersStalled`] when too much waits for a reader that does not move.
-    fn reclaim_or_wait(&mut self) -> Result<()> {
-        self.reclaim_at_times();
-        if self.retired.publishes >= Self::MAX_WAITING { self.wait_for_readers() } else { Ok(()) }
     }
 
     #[cold]
