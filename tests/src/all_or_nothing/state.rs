@@ -18,14 +18,20 @@ pub struct State {
 impl State {
     /// What is now: of these contexts, this machine's kernel (`None`: it is not in this process), and this process.
     pub fn now(machine: Option<&EmbeddedMachine>, contexts: &[Context]) -> State {
+        let mut state = State::held(machine, contexts);
+        state.lines.extend(mappings().into_iter().map(|line| format!("mapped: {line}")));
+        state.lines.extend(descriptors().into_iter().map(|line| format!("file: {line}")));
+        state
+    }
+
+    /// The same without the process's own mappings and files, where others may be at work in it.
+    pub fn held(machine: Option<&EmbeddedMachine>, contexts: &[Context]) -> State {
         let mut lines = Vec::new();
         for (number, context) in contexts.iter().enumerate() {
             lines.extend(published(*context).into_iter().map(|line| format!("context {number}: {line}")));
         }
         let held = machine.map(EmbeddedMachine::holdings).unwrap_or_default();
         lines.extend(held.into_iter().map(|line| format!("kernel: {line}")));
-        lines.extend(mappings().into_iter().map(|line| format!("mapped: {line}")));
-        lines.extend(descriptors().into_iter().map(|line| format!("file: {line}")));
         State { lines }
     }
 

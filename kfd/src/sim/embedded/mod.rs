@@ -55,6 +55,8 @@ pub enum Space {
 struct Shared {
     world: World,
     renders: Vec<OwnedFd>,
+    /// What has been read of it, without and with the SVM API: a machine does not change.
+    topologies: [Option<Topology>; 2],
 }
 
 /// A machine in this process. A forked child makes one of its own: what it inherits shows the parent's memory.
@@ -70,7 +72,7 @@ impl EmbeddedMachine {
         let world = World::new(machine, svm, Faults::default());
         let node = |gpu| memfd::create(world.nonce(), DeviceFile::Render(gpu), memfd::DEVICE_BYTES);
         let renders = (0..world.machine().gpus.len()).map(node).collect::<Result<Vec<_>, _>>().map_err(errno)?;
-        Ok(EmbeddedMachine { shared: Arc::new(Mutex::new(Shared { world, renders })), space })
+        Ok(EmbeddedMachine { shared: Arc::new(Mutex::new(Shared { world, renders, topologies: [None, None] })), space })
     }
 
     /// A preset with real addresses, as [`Machine::preset`] names them.
@@ -103,9 +105,18 @@ impl EmbeddedMachine {
         })
     }
 
-    /// What the machine looks like, read from the same files that a supervised program finds (a temporary directory).
-    /// `svm_api` off hides the capability of every node.
+    /// What the machine looks like, read once from the same files that a supervised program finds (a temporary
+    /// directory). `svm_api` off hides the capability of every node.
     pub fn topology(&self, svm_api: bool) -> Result<Topology, Errno> {
+        if let Some(known) = &self.lock().topologies[usize::from(svm_api)] {
+            return Ok(known.clone());
+        }
+        let read = self.read_topology(svm_api)?;
+        self.lock().topologies[usize::from(svm_api)] = Some(read.clone());
+        Ok(read)
+    }
+
+    fn read_topology(&self, svm_api: bool) -> Result<Topology, Errno> {
         let machine = self.lock().world.machine().clone();
         let tree = Tree::create(&machine).map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EIO)))?;
         let facts = |minor: u32| {
