@@ -126,7 +126,7 @@ pub(super) fn host_memory() -> usize {
 pub(super) fn address(input: &mut Input<'_>, known: &[usize]) -> usize {
     let offset = input.pick(&[0, 0, 0, 0, 0, 1, 0x234, PAGE, usize::MAX, PAGE - 1]);
     match input.below(8) {
-        0..4 if !known.is_empty() => input.pick(known).wrapping_add(offset),
+        0..5 if !known.is_empty() => input.pick(known).wrapping_add(offset),
         0..7 => host_memory() + input.below(HOST_PAGES / 2) * PAGE + offset % PAGE,
         _ => input.hostile(),
     }

@@ -233,7 +233,9 @@ impl Calls {
     }
 
     fn share(&mut self, channel: Channel, input: &mut Input<'_>) -> Said {
-        let (at, size, null) = (self.address(input), size(input) as u64, input.once_in(8));
+        let at =
+            if self.known.is_empty() || input.below(4) == 3 { self.address(input) } else { input.pick(&self.known) };
+        let (size, null) = (size(input) as u64, input.once_in(8));
         if input.below(2) == 0 {
             let mut room = Room::new::<HsaSharedMemoryHandle>(1, input.below(8));
             let said = entries::share(channel, at, size, if null { Place::null() } else { room.place() });
@@ -261,9 +263,9 @@ impl Calls {
         let (count, mut list) = nodes(input);
         let nodes = list.as_mut().map_or(Place::null(), Room::place);
         if input.below(2) == 0 {
-            let file = match input.below(self.files.len() + 1).checked_sub(1) {
-                Some(known) => self.files[known].as_raw_fd() as u64,
-                None => input.pick(&[u64::MAX, 1 << 31, 1 << 40, 1_000_000]),
+            let file = match self.files.len() {
+                known @ 1.. if input.below(4) < 3 => self.files[input.below(known)].as_raw_fd() as u64,
+                _ => input.pick(&[u64::MAX, 1 << 31, 1 << 40, 1_000_000]),
             };
             let mut room = Room::new::<HsaGraphicsResourceInfo>(1, input.below(8));
             let place = if input.once_in(8) { Place::null() } else { room.place() };
@@ -365,7 +367,7 @@ impl Calls {
 }
 
 fn node(input: &mut Input<'_>) -> u32 {
-    input.pick(&[1, 1, 0, 2, 3, u32::MAX])
+    input.pick(&[1, 0, 1, 2, 1, 0, 1, 2, 3, u32::MAX])
 }
 
 fn count(input: &mut Input<'_>) -> u32 {
@@ -380,14 +382,14 @@ fn count(input: &mut Input<'_>) -> u32 {
 /// promised to end: at an unknown node, and after more than any machine has.
 fn nodes(input: &mut Input<'_>) -> (u64, Option<Room>) {
     let any = input.hostile() as u64;
-    let mut list: Vec<u32> = (0..input.below(4)).map(|_| input.pick(&[1, 2, 1, 0])).collect();
-    let count = match input.below(6) {
-        0..3 => list.len() as u64,
-        3 => {
+    let mut list: Vec<u32> = (0..input.below(4)).map(|_| input.pick(&[1, 2, 1, 2, 1, 0])).collect();
+    let count = match input.below(8) {
+        0..5 => list.len() as u64,
+        5 => {
             list.push(u32::MAX);
             any
         }
-        4 => {
+        6 => {
             list.resize(MOST_NODES + 1, 1);
             any
         }

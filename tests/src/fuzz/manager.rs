@@ -4,6 +4,8 @@
 //! fail next. Checked: no panic; a verb that fails leaves published objects and the kernel's as they were; at the end
 //! every object is ended by verbs, and then all is as it was at the beginning; when all is closed the kernel holds
 //! nothing. A verb may succeed although a call failed; what that leaves behind the end would show.
+//!
+//! One call fails at a time. A verb that fails by itself just then, and whose undoing is struck, ends the run.
 
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
@@ -55,11 +57,14 @@ pub fn run(bytes: &[u8]) {
     let bench = Bench::open(&mut input);
     let mut play = Play::on(bench);
     let mut steps = 0;
-    while input.more() && steps < MOST_STEPS {
+    while input.more() && steps < MOST_STEPS && !play.spoiled {
         play.step(&mut input);
         steps += 1;
     }
-    play.end_everything();
+    if !play.spoiled {
+        play.end_everything();
+    }
+    play.files.clear();
     play.bench.close();
 }
 
@@ -74,15 +79,18 @@ struct Play {
     known: Vec<usize>,
     files: Vec<OwnedFd>,
     handles: Vec<SharedHandle>,
-    /// What is to fail.
+    /// What is to fail, and in words.
+    armed: Option<(&'static str, u64)>,
     fault: String,
+    /// The kernel holds what it refused to end, so nothing more can be told from this run.
+    spoiled: bool,
 }
 
 impl Play {
     fn on(bench: Bench) -> Play {
-        let (first, known, files, handles) = Default::default();
-        let empty = bench.state();
-        let mut play = Play { bench, empty, first, known, files, handles, fault: String::from("no fault") };
+        let (first, known, files, handles, armed, spoiled) = Default::default();
+        let (empty, fault) = (bench.state(), String::from("no fault"));
+        let mut play = Play { bench, empty, first, known, files, handles, armed, fault, spoiled };
         play.begin();
         play
     }
@@ -117,13 +125,31 @@ impl Play {
 
     /// A verb; if it fails all is as before.
     fn attempt(&mut self, name: &str, verb: impl FnOnce(&mut Play) -> Result<()>) -> Result<()> {
-        let before = self.bench.state().without(&[RANGES]);
+        let (before, calls) = (self.bench.state().without(&[RANGES]), self.calls());
         let done = verb(self);
         if let Err(error) = done {
             let after = self.bench.state().without(&[RANGES]);
+            if before != after && self.undoing_was_struck(name, calls) {
+                self.spoiled = true;
+                return done;
+            }
             before.assert_same(&after, &format!("{name} failed ({error:?}); {}", self.fault));
         }
         done
+    }
+
+    /// How often the call has been made of which one is to fail, and which one that is.
+    fn calls(&self) -> Option<(u64, u64)> {
+        self.armed.map(|(call, k)| (self.bench.machine.faults(|faults| faults.calls(call)), k))
+    }
+
+    /// Whether what failed on purpose, if anything did, was a call that takes something back: what the kernel refuses to
+    /// end nobody can. Of verbs that end things these calls are the steps themselves.
+    fn undoing_was_struck(&self, name: &str, before: Option<(u64, u64)>) -> bool {
+        let ends = ["free", "deregister", "unmap"].iter().any(|ending| name.starts_with(ending));
+        let takes_back = self.armed.is_some_and(|(call, _)| matches!(call, "free" | "unmap"));
+        let struck = before.zip(self.calls()).is_some_and(|((before, k), (after, _))| before < k && k <= after);
+        !ends && takes_back && struck
     }
 
     /// A verb about an address.
@@ -183,7 +209,7 @@ impl Play {
     }
 
     fn share(&mut self, context: Context, input: &mut Input<'_>) {
-        let at = self.address(input);
+        let at = self.known(input);
         if input.below(2) == 0 {
             let _ = self.attempt("share", |play| {
                 play.handles.push(context.share(at, size(input))?);
@@ -205,7 +231,7 @@ impl Play {
     }
 
     fn dmabuf(&mut self, context: Context, input: &mut Input<'_>) {
-        let at = self.address(input);
+        let at = self.known(input);
         match input.below(3) {
             0 => drop(self.attempt("export", |play| {
                 let (file, _) = context.export_dmabuf(at, size(input))?;
@@ -247,6 +273,7 @@ impl Play {
         let (call, k) = (input.pick(&CALLS), 1 + input.below(4) as u64);
         let partly = matches!(call, "map" | "unmap") && input.below(2) == 0;
         self.fault = format!("{call} was to fail at its call {k}{}", if partly { ", after the first GPU" } else { "" });
+        self.armed = Some((call, self.bench.machine.faults(|faults| faults.calls(call)) + k));
         self.bench.machine.faults(|faults| {
             faults.clear();
             if partly { faults.stop_after(call, k, 1) } else { faults.fail(call, k, Errno(12)) }
@@ -280,6 +307,7 @@ impl Play {
     fn end_everything(&mut self) {
         self.bench.machine.faults(|faults| faults.clear());
         self.files.clear();
+        self.armed = None;
         let end = |context: Context, at: usize| {
             let _ = (context.unmap(at), context.deregister(at), context.free(at));
         };
@@ -297,6 +325,11 @@ impl Play {
             self.known.iter().for_each(|at| end(context, *at));
         }
         self.empty.assert_same(&self.bench.state().without(&[RANGES, SETTINGS]), &format!("all ended; {}", self.fault));
+    }
+
+    /// Where an object begins or began, mostly.
+    fn known(&self, input: &mut Input<'_>) -> usize {
+        if self.known.is_empty() || input.below(4) == 3 { self.address(input) } else { input.pick(&self.known) }
     }
 
     /// An address that is not of what was there at first: pages of registers, which the set-up made for good.
@@ -332,12 +365,13 @@ pub(super) fn objects(context: Context) -> Vec<Seen> {
 }
 
 fn node(input: &mut Input<'_>) -> NodeId {
-    NodeId(input.pick(&[1, 1, 0, 2, 3, u32::MAX]))
+    NodeId(input.pick(&[1, 0, 1, 2, 1, 0, 1, 2, 3, u32::MAX]))
 }
 
 /// Nodes that are there, mostly.
 fn nodes(input: &mut Input<'_>) -> Vec<NodeId> {
-    (0..input.pick(&[1, 2, 1, 0, 3, 130])).map(|_| NodeId(input.pick(&[1, 2, 1, 2, 1, 2, 0, 3]))).collect()
+    let any = if input.below(4) == 3 { [1, 2, 0, 3] } else { [1, 2, 1, 2] };
+    (0..input.pick(&[1, 2, 1, 2, 1, 0, 3, 130])).map(|_| NodeId(input.pick(&any))).collect()
 }
 
 /// Flags: a sensible combination with at times a bit or two that may not fit, or any.
