@@ -17,7 +17,7 @@ use hsakmt_core::info::PointerType;
 use hsakmt_core::manager::SharedHandle;
 use hsakmt_core::node::NodeId;
 
-use super::bench::{Bench, PAGE, address, size};
+use super::bench::{Bench, CALLS, PAGE, address, size};
 use super::input::Input;
 use crate::all_or_nothing::State;
 
@@ -27,26 +27,8 @@ const MOST_STEPS: usize = 400;
 /// Objects at most.
 const MOST_OBJECTS: usize = 60;
 
-/// The calls that can fail after a context is set up.
-const CALLS: [&str; 13] = [
-    "alloc",
-    "map",
-    "unmap",
-    "free",
-    "mmap",
-    "reserve",
-    "svm",
-    "scratch",
-    "dmabuf_info",
-    "dmabuf_import",
-    "dmabuf_export",
-    "ipc_export",
-    "ipc_import",
-];
-
-/// Lines about attributes of shared virtual memory. Ranges are the kernel's, and no verb takes them back; the simulated
-/// kernel notices late, during any verb, that the memory of one has been unmapped.
-pub(super) const RANGES: (&str, &str) = ("kernel: process", "range 0x");
+/// How many of [`CALLS`] can fail after a context is set up.
+const CAN_FAIL: usize = 13;
 
 /// Where a GPU's scratch memory was last, which no verb takes back either.
 const SETTINGS: (&str, &str) = ("kernel: process", "set GPU");
@@ -87,9 +69,9 @@ struct Play {
 }
 
 impl Play {
-    fn on(bench: Bench) -> Play {
+    fn on(mut bench: Bench) -> Play {
         let (first, known, files, handles, armed, spoiled) = Default::default();
-        let (empty, fault) = (bench.state(), String::from("no fault"));
+        let (empty, fault) = (State::clone(&bench.state()), String::from("no fault"));
         let mut play = Play { bench, empty, first, known, files, handles, armed, fault, spoiled };
         play.begin();
         play
@@ -125,10 +107,10 @@ impl Play {
 
     /// A verb; if it fails all is as before.
     fn attempt(&mut self, name: &str, verb: impl FnOnce(&mut Play) -> Result<()>) -> Result<()> {
-        let (before, calls) = (self.bench.state().without(&[RANGES]), self.calls());
+        let (before, calls) = (self.bench.state(), self.calls());
         let done = verb(self);
         if let Err(error) = done {
-            let after = self.bench.state().without(&[RANGES]);
+            let after = self.bench.state();
             if before != after && self.undoing_was_struck(name, calls) {
                 self.spoiled = true;
                 return done;
@@ -270,7 +252,7 @@ impl Play {
 
     /// One call to the kernel is to fail, of those that follow. One alone: undoing must not fail too.
     fn prepare_fault(&mut self, input: &mut Input<'_>) {
-        let (call, k) = (input.pick(&CALLS), 1 + input.below(4) as u64);
+        let (call, k) = (input.pick(&CALLS[..CAN_FAIL]), 1 + input.below(4) as u64);
         let partly = matches!(call, "map" | "unmap") && input.below(2) == 0;
         self.fault = format!("{call} was to fail at its call {k}{}", if partly { ", after the first GPU" } else { "" });
         self.armed = Some((call, self.bench.machine.faults(|faults| faults.calls(call)) + k));
@@ -297,7 +279,7 @@ impl Play {
 
     /// Notes what is there before there are objects.
     fn begin(&mut self) {
-        self.empty = self.bench.state().without(&[RANGES, SETTINGS]);
+        self.empty = State::clone(&self.bench.state()).without(&[SETTINGS]);
         let there = self.bench.contexts().into_iter().flat_map(objects);
         self.first = there.map(|object| object.gpu).collect();
         (self.known, self.handles) = Default::default();
@@ -307,6 +289,7 @@ impl Play {
     fn end_everything(&mut self) {
         self.bench.machine.faults(|faults| faults.clear());
         self.files.clear();
+        self.bench.forget();
         self.armed = None;
         let end = |context: Context, at: usize| {
             let _ = (context.unmap(at), context.deregister(at), context.free(at));
@@ -324,7 +307,10 @@ impl Play {
             // Scratch memory, which nobody sees.
             self.known.iter().for_each(|at| end(context, *at));
         }
-        self.empty.assert_same(&self.bench.state().without(&[RANGES, SETTINGS]), &format!("all ended; {}", self.fault));
+        self.empty.assert_same(
+            &State::clone(&self.bench.state()).without(&[SETTINGS]),
+            &format!("all ended; {}", self.fault),
+        );
     }
 
     /// Where an object begins or began, mostly.
