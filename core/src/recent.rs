@@ -147,7 +147,8 @@ impl Snapshot {
             return None;
         }
         recent.patience.store(PATIENCE, Ordering::Relaxed);
-        Some(self.info(record))
+        // No userptr, whose address would have to be made of two: none is noted.
+        Some(PointerInfo { gpu_address: record.start as u64, ..self.info(record) })
     }
 
     /// For after `recall`, while noting is given up: the walk, if it is one of the most frequent kind, in the SVM aperture

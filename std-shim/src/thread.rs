@@ -140,10 +140,15 @@ impl Grace for Periods {
     }
 }
 
-/// Shows `then` what the calling thread has.
+/// What the calling thread has. A reference, since a closure given to `with` would become a function of its own.
+///
+/// # Safety
+/// `'t` ends with the caller's call: with the thread the thread-local is gone.
 #[inline(always)]
-pub(crate) fn mine<T>(then: impl FnOnce(&Mine) -> T) -> T {
-    MINE.with(then)
+pub(crate) unsafe fn mine<'t>() -> &'t Mine {
+    let mine = MINE.with(std::ptr::from_ref);
+    // SAFETY: the thread-local has no destructor: it is there while its thread runs, which by contract is long enough.
+    unsafe { &*mine }
 }
 
 impl Mine {
@@ -273,7 +278,7 @@ mod tests {
     #[test]
     fn a_handler_in_the_middle_of_a_claim_costs_no_slot() {
         let claims = || {
-            mine(|mine| {
+            MINE.with(|mine| {
                 let before = mine.slot();
                 SHARED.prepare();
                 let owner = owner(me());
@@ -300,7 +305,7 @@ mod tests {
     fn slots_come_back_when_threads_end_and_run_out_aloud() {
         for _ in 0..10 {
             std::thread::scope(|scope| {
-                let enter = || mine(|mine| mine.enter_slowly().is_some());
+                let enter = || MINE.with(|mine| mine.enter_slowly().is_some());
                 let inside: Vec<_> = (0..4).map(|_| scope.spawn(enter)).collect();
                 assert!(inside.into_iter().all(|thread| thread.join().unwrap()));
             });
@@ -308,7 +313,7 @@ mod tests {
         let barrier = std::sync::Barrier::new(SLOTS + 4);
         let got = std::thread::scope(|scope| {
             let hold = || {
-                let got = mine(|mine| mine.enter_slowly().is_some());
+                let got = MINE.with(|mine| mine.enter_slowly().is_some());
                 barrier.wait();
                 got
             };

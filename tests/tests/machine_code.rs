@@ -31,7 +31,7 @@ const LOOK_UP: &[&str] = &[
 ];
 
 /// And the C entry's own.
-const ENTRY: &[&str] = &["walk", "walk_whole"];
+const ENTRY: &[&str] = &["walk", "walk_whole", "closed"];
 
 /// Called, and not looked into: the exceptions that the documentation names.
 const EXCEPTIONS: &[&str] = &[

@@ -41,8 +41,8 @@ use crate::status::Status;
 /// The one way from C into the crate: an error becomes its status, a panic becomes the general failure. State is never
 /// half changed by either: edits are built aside, and locks of a panicked writer are recovered.
 #[inline(always)]
-fn boundary(body: impl FnOnce() -> Result<()>) -> Status {
-    catch_unwind(AssertUnwindSafe(body)).map_or(Status::Error, Status::from)
+fn boundary<T: Into<Status>>(body: impl FnOnce() -> T) -> Status {
+    catch_unwind(AssertUnwindSafe(body)).map_or(Status::Error, Into::into)
 }
 
 /// `context`, if it is open: for entries that look at their other arguments only then.
@@ -57,7 +57,7 @@ fn machine(context: Context) -> Result<(bool, u32)> {
     context.manage(|manager| Ok((manager.is_dgpu(), manager.writer().layout().node_count)))
 }
 
-/// Declares C entries. A body is an expression or block of type `Result<()>`.
+/// Declares C entries. A body is a block of type `Result<()>` or `Status`.
 macro_rules! entry {
     ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) $body:block)*) => {
         $(

@@ -66,12 +66,12 @@ twins! {
 
     /// Only a build for GPU address sanitizers does this.
     fn hsaKmtReplaceAsanHeaderPage, hsaKmtReplaceAsanHeaderPageCtx(_context, _addr: Address) {
-        Err(Error::NotSupported)
+        Err::<(), _>(Error::NotSupported)
     }
 
     /// Only a build for GPU address sanitizers does this.
     fn hsaKmtReturnAsanHeaderPage, hsaKmtReturnAsanHeaderPageCtx(_context, _addr: Address) {
-        Err(Error::NotSupported)
+        Err::<(), _>(Error::NotSupported)
     }
 }
 

@@ -27,36 +27,44 @@ impl Context {
     #[doc(alias = "hsaKmtQueryPointerInfo")]
     #[inline(always)]
     pub fn query_pointer<T>(self, address: usize, answer: impl FnOnce(PointerInfo<'_>) -> T) -> Result<T> {
-        let answer = |found: Option<PointerInfo<'_>>| answer(found.unwrap_or(PointerInfo::UNKNOWN));
-        self.find_or(address, answer, Self::find_slowly)
+        let answer = |found: Option<PointerInfo<'_>>| Ok(answer(found.unwrap_or(PointerInfo::UNKNOWN)));
+        self.find_or(address, answer, Err, Self::find_slowly)
     }
 
-    /// The same for C, `None` for nothing. `answer` must not panic: nothing here unwinds, so no place is made for it.
+    /// The same for C: `None` for nothing, and `failed` makes an answer of an error. Neither may panic: nothing here unwinds,
+    /// so no place is made for it.
     #[inline(always)]
-    pub(crate) fn find<T>(self, address: usize, answer: impl FnOnce(Option<PointerInfo<'_>>) -> T) -> Result<T> {
-        self.find_or(address, answer, |context, address, answer| context.find_slowly_or_abort(address, answer))
+    pub(crate) fn find<T>(
+        self,
+        address: usize,
+        answer: impl FnOnce(Option<PointerInfo<'_>>) -> T,
+        failed: impl FnOnce(Error) -> T,
+    ) -> T {
+        let slowly = |context: Context, address, answer, failed| context.find_slowly_or_abort(address, answer, failed);
+        self.find_or(address, answer, failed, slowly)
     }
 
     /// What a thread asks again is answered here. Everything else has functions of its own, so that this one needs few
     /// registers.
     #[inline(always)]
-    fn find_or<T, A>(self, address: usize, answer: A, slowly: impl FnOnce(Self, usize, A) -> Result<T>) -> Result<T>
+    fn find_or<T, A, F>(self, address: usize, answer: A, failed: F, slowly: impl FnOnce(Self, usize, A, F) -> T) -> T
     where
         A: FnOnce(Option<PointerInfo<'_>>) -> T,
+        F: FnOnce(Error) -> T,
     {
-        thread::mine(|mine| {
-            let Some(inside) = mine.enter() else { return slowly(self, address, answer) };
-            // SAFETY: `inside` keeps this thread in the domain of all registries until the end of this closure or of
-            // `walk`, and the snapshot is not used past them.
-            let snapshot = unsafe { self.shelf.registry.current() }.ok_or(Error::NotOpened)?;
-            // SAFETY: the thread's memory is for the primary context alone, and for one registry alone, of which a process
-            // has one; what a forked child's thread has of its parent's is of generations that the child never has
-            // (`context::PROCESS`), and mostly forgotten (`thread::claim`).
-            if let Some(known) = self.recent(mine).and_then(|recent| unsafe { snapshot.recall(address, recent) }) {
-                return Ok(answer(Some(known)));
-            }
-            Ok(Self::walk(inside, snapshot, address, self.recent(mine), answer))
-        })
+        // SAFETY: used in this call and in those that it ends with.
+        let mine = unsafe { thread::mine() };
+        let Some(inside) = mine.enter() else { return slowly(self, address, answer, failed) };
+        // SAFETY: `inside` keeps this thread in the domain of all registries until the end of this function or of `walk`,
+        // and the snapshot is not used past them.
+        let Some(snapshot) = (unsafe { self.shelf.registry.current() }) else { return closed(inside, failed) };
+        // SAFETY: the thread's memory is for the primary context alone, and for one registry alone, of which a process
+        // has one; what a forked child's thread has of its parent's is of generations that the child never has
+        // (`context::PROCESS`), and mostly forgotten (`thread::claim`).
+        if let Some(known) = self.recent(mine).and_then(|recent| unsafe { snapshot.recall(address, recent) }) {
+            return answer(Some(known));
+        }
+        Self::walk(inside, snapshot, address, self.recent(mine), answer)
     }
 
     /// What the thread asked before; of the primary context alone.
@@ -68,13 +76,18 @@ impl Context {
     /// A thread's first question, or its first after a fork, and every one on a kernel without membarrier.
     #[cold]
     #[inline(never)]
-    fn find_slowly<T>(self, address: usize, answer: impl FnOnce(Option<PointerInfo<'_>>) -> T) -> Result<T> {
-        thread::mine(|mine| {
-            let Some(inside) = mine.enter_slowly() else { return self.find_locked(address, answer) };
-            // SAFETY: as in `find`.
-            let snapshot = unsafe { self.shelf.registry.current() }.ok_or(Error::NotOpened)?;
-            Ok(Self::walk(inside, snapshot, address, self.recent(mine), answer))
-        })
+    fn find_slowly<T>(
+        self,
+        address: usize,
+        answer: impl FnOnce(Option<PointerInfo<'_>>) -> T,
+        failed: impl FnOnce(Error) -> T,
+    ) -> T {
+        // SAFETY: as in `find_or`.
+        let mine = unsafe { thread::mine() };
+        let Some(inside) = mine.enter_slowly() else { return self.find_locked(address, answer, failed) };
+        // SAFETY: as in `find_or`.
+        let Some(snapshot) = (unsafe { self.shelf.registry.current() }) else { return failed(Error::NotOpened) };
+        Self::walk(inside, snapshot, address, self.recent(mine), answer)
     }
 
     /// `extern "C"` promises not to unwind.
@@ -85,8 +98,9 @@ impl Context {
         self,
         address: usize,
         answer: impl FnOnce(Option<PointerInfo<'_>>) -> T,
-    ) -> Result<T> {
-        self.find_slowly(address, answer)
+        failed: impl FnOnce(Error) -> T,
+    ) -> T {
+        self.find_slowly(address, answer, failed)
     }
 
     /// A question whose answer the thread does not remember, if it is a plain one. Like `find` a function without another
@@ -126,7 +140,21 @@ impl Context {
     }
 
     /// The way of a thread that found all slots taken: the writer's lock keeps the newest version where it is. Blocking.
-    fn find_locked<T>(self, address: usize, answer: impl FnOnce(Option<PointerInfo<'_>>) -> T) -> Result<T> {
-        self.manage(|manager| Ok(answer(manager.writer().snapshot().find_pointer(address))))
+    fn find_locked<T>(
+        self,
+        address: usize,
+        answer: impl FnOnce(Option<PointerInfo<'_>>) -> T,
+        failed: impl FnOnce(Error) -> T,
+    ) -> T {
+        let told = self.manage(|manager| Ok(answer(manager.writer().snapshot().find_pointer(address))));
+        told.unwrap_or_else(failed)
     }
+}
+
+/// Out of line, so that it shares nothing with the way of an answer.
+#[cold]
+#[inline(never)]
+fn closed<T>(inside: Inside<'_>, failed: impl FnOnce(Error) -> T) -> T {
+    drop(inside);
+    failed(Error::NotOpened)
 }
