@@ -21,11 +21,8 @@
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering, compiler_fence};
 
 use crate::aperture::Aperture;
-use crate::flags::MemFlags;
-use crate::info::{PointerInfo, PointerType};
-use crate::list::List;
-use crate::node::NodeId;
-use crate::record::{ObjectId, Record};
+use crate::info::PointerInfo;
+use crate::record::Record;
 use crate::snapshot::Snapshot;
 
 /// Places; a power of two. Enough that a dozen buffers rarely share one.
@@ -60,18 +57,7 @@ struct Place {
 }
 
 /// Holds no address.
-const NOTHING: &Record = &Record {
-    start: 0,
-    cpu: 0,
-    size: 0,
-    user_data: 0,
-    registered: List::EMPTY,
-    mapped: List::EMPTY,
-    node: NodeId(0),
-    flags: MemFlags::empty(),
-    id: ObjectId(0),
-    kind: PointerType::Unknown,
-};
+const NOTHING: &Record = &Record::NONE;
 
 impl Place {
     const fn nothing() -> Place {

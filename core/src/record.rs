@@ -43,6 +43,20 @@ pub struct Record {
 const _: () = assert!(size_of::<usize>() != 8 || size_of::<Record>() == 64);
 
 impl Record {
+    /// No object: holds no address.
+    pub(crate) const NONE: Record = Record {
+        start: 0,
+        cpu: 0,
+        size: 0,
+        user_data: 0,
+        registered: List::EMPTY,
+        mapped: List::EMPTY,
+        node: NodeId(0),
+        flags: MemFlags::empty(),
+        id: ObjectId(0),
+        kind: PointerType::Unknown,
+    };
+
     /// Bytes it occupies from `start`: whole pages.
     #[inline]
     pub fn extent(&self, page: PageSize) -> usize {

@@ -1,6 +1,7 @@
 //! What the proofs share.
 pub mod all_or_nothing;
 pub mod contract;
+pub mod embedded;
 pub mod fuzz;
 pub mod install;
 pub mod layout;

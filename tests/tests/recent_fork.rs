@@ -14,7 +14,7 @@ use hsakmt_core::error::Error;
 use hsakmt_core::flags::MemFlags;
 use hsakmt_core::info::PointerType;
 use hsakmt_core::node::NodeId;
-use hsakmt_kfd::sim::embedded::EmbeddedMachine;
+use hsakmt_tests::embedded::open;
 
 /// The parent's object says this.
 const PARENTS: usize = 0x5050;
@@ -31,14 +31,6 @@ static FORK_AT: AtomicUsize = AtomicUsize::new(0);
 static ASKED: AtomicUsize = AtomicUsize::new(0);
 static GENERATION: AtomicUsize = AtomicUsize::new(0);
 static IS_CHILD: AtomicBool = AtomicBool::new(false);
-
-fn open() -> Context {
-    let context = Context::primary();
-    let machine = EmbeddedMachine::preset("gfx90a").unwrap();
-    context.open_with(|| Ok(Box::new(machine.open().map_err(|_| Error::NotOpened)?))).unwrap();
-    context.acquire_system_properties().unwrap();
-    context
-}
 
 fn word(context: Context, address: usize) -> Result<Option<usize>, Error> {
     context.query_pointer(address, |info| (info.kind != PointerType::Unknown).then_some(info.user_data))

@@ -13,6 +13,7 @@ use hsakmt_core::info::PointerType;
 use hsakmt_core::node::NodeId;
 use hsakmt_core::registry::MAX_WAITING;
 use hsakmt_kfd::sim::embedded::EmbeddedMachine;
+use hsakmt_tests::embedded::open_once;
 
 const PAGE: usize = 4096;
 const CPU: NodeId = NodeId(0);
@@ -46,10 +47,6 @@ fn closed() -> Turn {
     static TURN: Mutex<()> = Mutex::new(());
     let alone = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     Turn { context: Context::primary(), _alone: alone }
-}
-
-fn open_once(context: Context) -> Result<(), Error> {
-    context.open_with(|| Ok(Box::new(EmbeddedMachine::preset("gfx90a").unwrap().open().unwrap())))
 }
 
 /// Waits for its turn; the context is open on a machine with one CPU node and two GPUs, without the SVM API.

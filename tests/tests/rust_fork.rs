@@ -6,19 +6,11 @@ use hsakmt::shared::SLOTS;
 use hsakmt_core::error::Error;
 use hsakmt_core::flags::MemFlags;
 use hsakmt_core::node::NodeId;
-use hsakmt_kfd::sim::embedded::EmbeddedMachine;
+use hsakmt_tests::embedded::open;
 
 const PAGE: usize = 4096;
 const GPU: NodeId = NodeId(1);
 const VRAM: MemFlags = MemFlags::NON_PAGED;
-
-fn open() -> Context {
-    let context = Context::primary();
-    let machine = EmbeddedMachine::preset("gfx90a").unwrap();
-    context.open_with(|| Ok(Box::new(machine.open().map_err(|_| Error::NotOpened)?))).unwrap();
-    context.acquire_system_properties().unwrap();
-    context
-}
 
 /// Runs `child` in a forked child; whether it came to its end. What it says of a failed assertion goes to stderr.
 fn in_a_child(child: impl FnOnce()) -> bool {

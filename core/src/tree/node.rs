@@ -8,10 +8,7 @@
 use core::ptr::NonNull;
 
 use super::search::{FANOUT, UNUSED, count, rank_lt};
-use crate::info::PointerType;
-use crate::list::List;
-use crate::record::{ObjectId, Record};
-use crate::{flags::MemFlags, node::NodeId};
+use crate::record::Record;
 
 /// A key: an address, then a size among equal addresses (0 throughout the address index).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -123,21 +120,8 @@ impl NodePtr {
     }
 }
 
-const NO_RECORD: Record = Record {
-    start: 0,
-    cpu: 0,
-    size: 0,
-    user_data: 0,
-    registered: List::EMPTY,
-    mapped: List::EMPTY,
-    flags: MemFlags::empty(),
-    node: NodeId(0),
-    id: ObjectId(0),
-    kind: PointerType::Unknown,
-};
-
 impl Leaf {
-    pub(crate) const EMPTY: Leaf = Leaf { keys: [UNUSED; FANOUT], records: [NO_RECORD; FANOUT] };
+    pub(crate) const EMPTY: Leaf = Leaf { keys: [UNUSED; FANOUT], records: [Record::NONE; FANOUT] };
 
     #[inline]
     pub(crate) fn len(&self) -> usize {

@@ -73,7 +73,8 @@ impl Context {
         (self.index == 0).then_some(&mine.recent)
     }
 
-    /// A thread's first question, or its first after a fork, and every one on a kernel without membarrier.
+    /// A thread's first question, or its first after a fork, and every one on a kernel without membarrier. With all slots taken
+    /// the writer's lock keeps the newest version where it is: blocking.
     #[cold]
     #[inline(never)]
     fn find_slowly<T>(
@@ -84,7 +85,10 @@ impl Context {
     ) -> T {
         // SAFETY: as in `find_or`.
         let mine = unsafe { thread::mine() };
-        let Some(inside) = mine.enter_slowly() else { return self.find_locked(address, answer, failed) };
+        let Some(inside) = mine.enter_slowly() else {
+            let told = self.manage(|manager| Ok(answer(manager.writer().snapshot().find_pointer(address))));
+            return told.unwrap_or_else(failed);
+        };
         // SAFETY: as in `find_or`.
         let Some(snapshot) = (unsafe { self.shelf.registry.current() }) else { return failed(Error::NotOpened) };
         Self::walk(inside, snapshot, address, self.recent(mine), answer)
@@ -137,17 +141,6 @@ impl Context {
             Some(recent) => answer(unsafe { snapshot.query_unknown(address, recent) }),
             None => answer(snapshot.find_pointer(address)),
         }
-    }
-
-    /// The way of a thread that found all slots taken: the writer's lock keeps the newest version where it is. Blocking.
-    fn find_locked<T>(
-        self,
-        address: usize,
-        answer: impl FnOnce(Option<PointerInfo<'_>>) -> T,
-        failed: impl FnOnce(Error) -> T,
-    ) -> T {
-        let told = self.manage(|manager| Ok(answer(manager.writer().snapshot().find_pointer(address))));
-        told.unwrap_or_else(failed)
     }
 }
 
