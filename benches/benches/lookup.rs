@@ -96,7 +96,7 @@ fn by_crossbeam(group: &mut Group<'_>, objects: usize, scene: &Scene, list: &[us
     let mut walk = Walk::new(list);
     group.bench_function(BenchmarkId::new("walk", objects), |bencher| {
         let snapshot = session.snapshot().expect("it is open");
-        bencher.iter(|| used(&black_box(snapshot).query_pointer(walk.step())));
+        bencher.iter(|| used(&black_box(&snapshot).query_pointer(walk.step())));
     });
     group.bench_function(BenchmarkId::new("crossbeam session", objects), |bencher| {
         bencher.iter(|| session.query_pointer(walk.step()).map_or(0, |info| used(&info)));

@@ -101,7 +101,7 @@ fn round(open: &OpenContext, walk: &mut Walk<'_>) -> Result<[f64; WAYS.len()]> {
     let mut reader = open.context.reader().ok_or(hsakmt_core::error::Error::NoMemory)?;
     let mut session = reader.session();
     let snapshot = session.snapshot()?;
-    let alone = timed(|| used(&black_box(snapshot).query_pointer(walk.step())));
+    let alone = timed(|| used(&black_box(&snapshot).query_pointer(walk.step())));
     let in_session = timed(|| session.query_pointer(walk.step()).map_or(0, |info| used(&info)));
     let one_by_one = timed(|| session.query_pointer(walk.step()).map_or(0, |info| used(&info)));
     let mut asked = [0; MANY];

@@ -43,13 +43,13 @@ impl Aperture {
 
 /// Where to look, in this order: userptr index, address index, CPUVM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Route {
+pub(crate) struct Route {
     /// Ask the userptr index first.
-    pub userptr: bool,
+    pub(crate) userptr: bool,
     /// Then this address index.
-    pub address: Option<Aperture>,
+    pub(crate) address: Option<Aperture>,
     /// Then, if nothing was found, the CPUVM index.
-    pub cpuvm: bool,
+    pub(crate) cpuvm: bool,
 }
 
 /// All that is fixed between two set-ups: bounds, page size, and which node is which GPU.
@@ -111,7 +111,7 @@ impl Layout {
     }
 
     /// Where `address` is looked for.
-    pub fn route(&self, address: usize) -> Route {
+    pub(crate) fn route(&self, address: usize) -> Route {
         let cpuvm = !self.dgpu;
         if self.gpuvm_count != 0
             && let Some(position) = self.gpuvm_of(address)

@@ -44,12 +44,12 @@ use crate::pool::Pool;
 use crate::reader::Reader;
 use crate::region::{Blocks, GRAIN, Region};
 use crate::registry::{ENDING_EDITS, Registry, Writer};
-use crate::snapshot::{GpuvmRoots, Snapshot};
 use crate::tree::node::{Branch, Leaf, Reach};
 use crate::tree::size::{
     LEAVES_PER_EDIT, branches_to_join, leaves_to_join, most_branches, most_height, most_leaves, worst,
 };
 use crate::va::areas;
+use crate::version::{GpuvmRoots, Version};
 
 /// What a registry must hold at any moment, and so how many bytes it needs and how many steps a look-up can take.
 ///
@@ -95,7 +95,7 @@ impl Capacity {
     }
 
     /// As many different lists of nodes at a time, of up to 21 ids each. Objects with equal lists share one; the empty
-    /// list is none. Longer ones, up to [`list::MAX_LIST`], take what is left.
+    /// list is none. Longer ones, up to [`MAX_LIST`](crate::registry::MAX_LIST), take what is left.
     pub const fn node_lists(self, lists: usize) -> Capacity {
         Capacity { lists, ..self }
     }
@@ -139,7 +139,7 @@ impl Capacity {
         Pool::<Leaf>::bytes_for(leaves, GRAIN)
             + Pool::<Branch<()>>::bytes_for(branches, GRAIN)
             + Pool::<Branch<Reach>>::bytes_for(reaching, GRAIN)
-            + Pool::<Snapshot>::bytes_for(1 + edits + held, GRAIN)
+            + Pool::<Version>::bytes_for(1 + edits + held, GRAIN)
             + Pool::<Layout>::bytes_for(2, GRAIN)
             + Pool::<GpuvmRoots>::bytes_for(gpuvms, GRAIN)
             + list::bytes_for(lists, GRAIN)

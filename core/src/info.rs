@@ -71,8 +71,8 @@ impl PointerInfo<'_> {
 ///
 /// Readable for as long as the guard it came from. A C caller keeps [`NodeList::as_ptr`] longer: it stays what it was
 /// until that object's registration or mapping changes, and keeps its bytes for
-/// [`KEEP_EPOCHS`](crate::list::KEEP_EPOCHS) further grace periods and
-/// [`KEEP_PUBLISHES`](crate::list::KEEP_PUBLISHES) further publishes after that.
+/// [`KEEP_EPOCHS`](crate::registry::KEEP_EPOCHS) further grace periods and
+/// [`KEEP_PUBLISHES`](crate::registry::KEEP_PUBLISHES) further publishes after that.
 #[derive(Clone, Copy)]
 pub struct NodeList<'g> {
     list: List,

@@ -18,9 +18,9 @@
 //! |---|---|
 //! | [`address`], [`node`], [`flags`], [`info`], [`error`] | the words everything is said in |
 //! | [`aperture`] | which index an address is looked for in |
-//! | [`record`], [`list`] | what readers see of an object: one cache line, and its lists of nodes |
+//! | `record`, `list` | what readers see of an object: one cache line, and its lists of nodes |
 //! | `tree`, `userptr` | a persistent B+ tree; the second index, whose intervals overlap |
-//! | [`snapshot`], `lookup`, `many` | everything at one instant, THE READ PATH, and many look-ups side by side |
+//! | [`snapshot`], `version`, `lookup`, `many` | everything at one instant, THE READ PATH, and many look-ups side by side |
 //! | [`epoch`] | when retired memory may be reused: crossbeam-epoch, or fixed reader slots |
 //! | [`pool`], `primitive` | where memory comes from; the one door to atomics |
 //! | [`region`], [`fixed`] | a fixed piece of memory, and a registry in a `static` over it |
@@ -82,9 +82,19 @@ pub mod error;
 pub mod fixed;
 pub mod flags;
 pub mod info;
+#[doc(hidden)]
+#[cfg(target_has_atomic = "ptr")]
+pub mod internals {
+    //! What the package `hsakmt` needs of the read path and of reader slots. Not part of the public interface: it changes
+    //! without notice, and what could break a reader's protection is `unsafe`.
+
+    pub use crate::epoch::slots::{Inside, Kept, Slot};
+    pub use crate::epoch::{Crowd, Emptied, Stay};
+    pub use crate::recent::Recent;
+}
 mod ledger;
 #[allow(unsafe_code)]
-pub mod list;
+mod list;
 mod lookup;
 #[cfg(target_has_atomic = "ptr")]
 pub mod manager;
@@ -103,18 +113,20 @@ mod primitive;
 #[cfg(target_has_atomic = "ptr")]
 #[allow(unsafe_code)]
 pub mod reader;
+#[cfg(target_has_atomic = "ptr")]
 #[allow(unsafe_code)]
-pub mod recent;
-pub mod record;
+mod recent;
+mod record;
 #[cfg(all(target_has_atomic = "ptr", not(loom)))]
 #[allow(unsafe_code)]
 pub mod region;
 #[cfg(target_has_atomic = "ptr")]
 #[allow(unsafe_code)]
 pub mod registry;
-#[allow(unsafe_code)]
 pub mod snapshot;
 #[allow(unsafe_code)]
 mod tree;
 mod userptr;
 mod va;
+#[allow(unsafe_code)]
+mod version;

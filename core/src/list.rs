@@ -36,7 +36,7 @@ const BUCKETS: usize = 64;
 /// A pointer to the ids, before which stands how many they are; null for the empty list. As C callers see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
-pub struct List(*const u32);
+pub(crate) struct List(*const u32);
 
 // SAFETY: what a `List` points to is written before it is shared and never again while a `List` exists (crate rule).
 unsafe impl Send for List {}
@@ -45,11 +45,11 @@ unsafe impl Sync for List {}
 
 impl List {
     /// No ids.
-    pub const EMPTY: List = List(ptr::null());
+    pub(crate) const EMPTY: List = List(ptr::null());
 
     /// Whether there are no ids.
     #[inline]
-    pub fn is_empty(self) -> bool {
+    pub(crate) fn is_empty(self) -> bool {
         self.0.is_null()
     }
 

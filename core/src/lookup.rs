@@ -6,19 +6,18 @@
 use crate::aperture::Aperture;
 use crate::info::{NodeList, PointerInfo};
 use crate::record::Record;
-use crate::snapshot::Snapshot;
+use crate::version::Version;
 
-impl Snapshot {
-    /// What `address` belongs to, or [`PointerInfo::UNKNOWN`]. Wait-free, O(log n).
-    #[doc(alias = "hsaKmtQueryPointerInfo")]
+impl Version {
+    /// See [`Snapshot::query_pointer`](crate::snapshot::Snapshot::query_pointer).
     #[inline(always)]
-    pub fn query_pointer(&self, address: usize) -> PointerInfo<'_> {
+    pub(crate) fn query_pointer(&self, address: usize) -> PointerInfo<'_> {
         self.find_pointer(address).unwrap_or(PointerInfo::UNKNOWN)
     }
 
-    /// The same, `None` for nothing.
+    /// See [`Snapshot::find_pointer`](crate::snapshot::Snapshot::find_pointer).
     #[inline(always)]
-    pub fn find_pointer(&self, address: usize) -> Option<PointerInfo<'_>> {
+    pub(crate) fn find_pointer(&self, address: usize) -> Option<PointerInfo<'_>> {
         self.object_at(address).map(|record| self.info(record))
     }
 

@@ -1,16 +1,16 @@
 //! Many look-ups at once, and walking everything: the read path for callers who bring more than one question.
 //!
 //! A look-up in a large registry waits for memory, one node after the other. Sixteen look-ups do not depend on each
-//! other, so [`Snapshot::query_many`] takes them down the tree side by side, a level at a time, and the processor waits
+//! other, so [`Snapshot::query_many`](crate::snapshot::Snapshot::query_many) takes them down the tree side by side, a level at a time, and the processor waits
 //! for their nodes together. Same answers, same bounds: wait-free, no store but to the caller's array.
 
 use crate::aperture::Aperture;
 use crate::info::PointerInfo;
 use crate::record::Record;
-use crate::snapshot::Snapshot;
 use crate::tree::node::{Branch, NodePtr};
 use crate::tree::search::rank_le;
 use crate::tree::{LAST_KEY, MAX_HEIGHT, below};
+use crate::version::Version;
 
 /// Look-ups side by side.
 const LANES: usize = 16;
@@ -22,9 +22,9 @@ struct Lane {
     height: usize,
 }
 
-impl Snapshot {
-    /// What each of `addresses` belongs to, in order, as of this one instant; as many as fit in `out`. Wait-free.
-    pub fn query_many<'s>(&'s self, addresses: &[usize], out: &mut [PointerInfo<'s>]) {
+impl Version {
+    /// See [`Snapshot::query_many`](crate::snapshot::Snapshot::query_many).
+    pub(crate) fn query_many<'s>(&'s self, addresses: &[usize], out: &mut [PointerInfo<'s>]) {
         for (addresses, out) in addresses.chunks(LANES).zip(out.chunks_mut(LANES)) {
             self.query_lanes(addresses, out);
         }
@@ -115,8 +115,8 @@ impl Snapshot {
         (address - record.start < record.extent(self.layout().page)).then_some(record)
     }
 
-    /// Every object of this instant, aperture by aperture, by address. O(log n) per step.
-    pub fn iter(&self) -> impl Iterator<Item = PointerInfo<'_>> + '_ {
+    /// See [`Snapshot::iter`](crate::snapshot::Snapshot::iter).
+    pub(crate) fn iter(&self) -> impl Iterator<Item = PointerInfo<'_>> + '_ {
         Aperture::all().flat_map(move |aperture| {
             let mut from = Some(0);
             core::iter::from_fn(move || {

@@ -75,7 +75,7 @@ impl<D: Domain, M: Memory> Writer<'_, D, M> {
             && self.next(aperture, record.start).is_none_or(|next| next.start - record.start >= extent);
         // Userptrs stand in SVM, and each once in their index, whatever the routing asks.
         let key = Key { address: record.cpu, size: record.size };
-        let known = self.snapshot().userptrs().exact(key).is_some();
+        let known = self.version().userptrs().exact(key).is_some();
         let placed = !record.is_userptr() || (aperture == Aperture::Svm && !known);
         if record.size > 0 && whole && inside && free && placed { Ok(()) } else { Err(Error::InvalidParameter) }
     }

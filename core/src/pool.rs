@@ -137,6 +137,11 @@ impl<T> Chain<T> {
         self.len
     }
 
+    /// Bytes of its slots.
+    pub(crate) fn bytes(&self) -> usize {
+        self.len * size_of::<Slot<T>>()
+    }
+
     /// Adds a slot at the end.
     ///
     /// # Safety

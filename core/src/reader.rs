@@ -9,6 +9,7 @@ use crate::info::PointerInfo;
 use crate::primitive::Ordering;
 use crate::registry::Registry;
 use crate::snapshot::Snapshot;
+use crate::version::Version;
 
 /// Hands out readers; copy it to every thread.
 #[derive(Debug)]
@@ -86,11 +87,11 @@ impl<D: Domain> Session<'_, D> {
         Ok(())
     }
 
-    /// The newest version, whole; later questions to it answer for that instant. Wait-free.
+    /// The newest version, whole; later queries of it answer for that instant. Wait-free.
     #[inline]
-    pub fn snapshot(&mut self) -> Result<&Snapshot> {
+    pub fn snapshot(&mut self) -> Result<Snapshot<'_>> {
         D::refresh(&mut self.guard);
-        self.current()
+        self.current().map(Snapshot::new)
     }
 
     #[inline(always)]
@@ -99,7 +100,7 @@ impl<D: Domain> Session<'_, D> {
     }
 
     #[inline(always)]
-    fn current(&self) -> Result<&Snapshot> {
+    fn current(&self) -> Result<&Version> {
         if !D::is_inside(&self.guard) {
             return Err(Error::NotOpened);
         }

@@ -1,26 +1,29 @@
-//! What a reader asked for last: a few places, private to it, that answer a repeated question without the walk.
+//! A reader's memory of its last hits: a repeated query without the walk.
 //!
-//! Programs ask about the same few buffers again and again (once per message, on every free), or about all of them in no
-//! order. The first kind is answered here in a third of the time. The second would pay for looking and noting in vain:
-//! after `PATIENCE` misses in a row a reader walks straight for the next `IDLE` questions.
+//! Programs query the same few buffers again and again (once per message, on every free), or all of them in no order. The
+//! first kind is answered here in a third of the time. The second would pay for looking and noting in vain: after
+//! `PATIENCE` misses in a row a reader walks straight for the next `IDLE` queries.
 //!
-//! In: a snapshot and an address. Out: the same answer as the walk's. A place names a record and the generation that it
-//! is of; in another generation what it points to is nobody's business and is not touched. Only objects that answer for
+//! In: a version and an address. Out: the answer that the walk gives. A place holds a record's pointer and the generation
+//! that it is of; on a generation mismatch the pointer is stale and is never dereferenced. Only objects that answer for
 //! all of their addresses are noted: none while a userptr, which may lie over a part of one, is registered. What never
 //! happens: a store outside the reader's own memory, or a search: an address has one place.
 //!
-//! A signal handler of the reader's thread may ask in the middle of a question. It notes nothing in the middle of a note
+//! A signal handler of the reader's thread may query in the middle of a query. It notes nothing in the middle of a note
 //! (`noting`), and a place is two words that are right in any mixture that is left:
 //!
 //! | atomic | stores | loads | what holds |
 //! |---|---|---|---|
-//! | `record` | `query_and_note`: `NOTHING` before `generation`, the record after it; `forget`: `NOTHING` | `recall`, after `generation` | `NOTHING`, a record of the generation read, or of a newer one: the guard that keeps that generation keeps both |
-//! | `generation` | `query_and_note`, between the two | `recall`, before `record` | one thread, so program order is enough: compiler fences |
+//! | `generation` | `query_and_note`: 0 before `record`, the version's after it; `forget`: 0 | `recall`, before `record` | no version has generation 0 |
+//! | `record` | `query_and_note`, between the two | `recall`, after `generation` | a record of the generation read, or of a newer one: the guard that keeps that generation keeps both |
 //! | `noting` | around all three | `query_and_note` | no handler comes between them with a newer pair |
+//!
+//! One thread makes all of these, so program order is enough: compiler fences.
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering, compiler_fence};
 
 use crate::aperture::Aperture;
+use crate::epoch::slots::Kept;
 use crate::info::PointerInfo;
 use crate::record::Record;
 use crate::snapshot::Snapshot;
@@ -31,42 +34,39 @@ const PLACES: usize = 64;
 /// Addresses that share their upper bits share a place.
 const GRANULE: u32 = 14;
 
-/// Misses in a row before looking here is given up for a while.
+/// Misses in a row before a reader skips the places for a while.
 const PATIENCE: u32 = if cfg!(test) { 40 } else { 16 };
 
-/// How long, in questions.
+/// How long, in queries.
 const IDLE: u32 = if cfg!(test) { 2 } else { 64 };
 
-/// One reader's last answers. 1 KiB on a 64-bit machine.
+/// One reader's last answers. 1 KiB on a 64-bit machine, all bits 0 when new.
 #[derive(Debug)]
 pub struct Recent {
-    /// Questions left that are not looked up here.
+    /// Queries left that skip the places.
     idle: AtomicU32,
-    /// Misses left before that.
+    /// Misses left before `idle` begins.
     patience: AtomicU32,
     /// A place is being written.
     noting: AtomicBool,
     places: [Place; PLACES],
 }
 
-/// A record, and the generation it is of. [`NOTHING`], of any: nothing is noted.
+/// A record, and the generation it is of; generation 0 for none.
 #[derive(Debug)]
 struct Place {
     generation: AtomicUsize,
     record: AtomicPtr<Record>,
 }
 
-/// Holds no address.
-const NOTHING: &Record = &Record::NONE;
-
 impl Place {
-    const fn nothing() -> Place {
-        Place { generation: AtomicUsize::new(0), record: AtomicPtr::new(core::ptr::from_ref(NOTHING).cast_mut()) }
+    const fn empty() -> Place {
+        Place { generation: AtomicUsize::new(0), record: AtomicPtr::new(core::ptr::null_mut()) }
     }
+}
 
-    fn forget(&self) {
-        self.record.store(core::ptr::from_ref(NOTHING).cast_mut(), Ordering::Relaxed);
-    }
+impl Kept for Recent {
+    const EMPTY: Recent = Recent::new();
 }
 
 impl Default for Recent {
@@ -76,19 +76,22 @@ impl Default for Recent {
 }
 
 impl Recent {
-    /// Nothing was asked.
+    /// No hit yet.
     pub const fn new() -> Recent {
         Recent {
             idle: AtomicU32::new(0),
-            patience: AtomicU32::new(1),
+            patience: AtomicU32::new(0),
             noting: AtomicBool::new(false),
-            places: [const { Place::nothing() }; PLACES],
+            places: [const { Place::empty() }; PLACES],
         }
     }
 
-    /// Nothing is known any more: for a reader that changes its registry, or finds itself in a forked child.
+    /// As new: for a reader that changes its registry, finds itself in a forked child, or takes over from another thread.
     pub fn forget(&self) {
-        self.places.iter().for_each(Place::forget);
+        self.places.iter().for_each(|place| place.generation.store(0, Ordering::Relaxed));
+        self.idle.store(0, Ordering::Relaxed);
+        self.patience.store(0, Ordering::Relaxed);
+        self.noting.store(false, Ordering::Relaxed);
     }
 
     /// Where an address has its place: the upper bits of a product (Fibonacci hashing).
@@ -99,94 +102,100 @@ impl Recent {
     }
 }
 
-impl Snapshot {
-    /// What [`Snapshot::query_pointer`] finds, through the memory of what was asked before. Wait-free.
+/// What a memory of last hits adds to a look-up, for the C interface. Not part of the public interface.
+#[doc(hidden)]
+impl<'g> Snapshot<'g> {
+    /// The allocation that contains `address`, through the memory of the last hits. Wait-free.
     ///
     /// # Safety
-    /// Since it was new or forgot, `recent` has been given to snapshots of one registry only, by one thread (and its
-    /// signal handlers) of this process; or of other registries too whose snapshots have no generation of this one's.
+    /// Since it was new or forgot, `recent` has been given to versions of one registry only, by one thread (and its
+    /// signal handlers) of this process; or of other registries too whose versions have no generation of this one's.
     #[inline(always)]
-    pub unsafe fn query_recent(&self, address: usize, recent: &Recent) -> Option<PointerInfo<'_>> {
+    pub unsafe fn query_recent(&self, address: usize, recent: &Recent) -> Option<PointerInfo<'g>> {
         // SAFETY: by contract.
         let known = unsafe { self.recall(address, recent) };
         // SAFETY: by contract.
         known.or_else(|| unsafe { self.query_unknown(address, recent) })
     }
 
-    /// The first half of [`Snapshot::query_recent`]: the noted object that holds `address`. For callers that keep the way
-    /// of a repeated question short, and go on with `query_unknown`.
+    /// The first half of [`Snapshot::query_recent`]: the noted object that contains `address`. For callers that keep the
+    /// path of a repeated query short, and go on with `query_unknown`.
     ///
     /// # Safety
     /// As for [`Snapshot::query_recent`].
     #[inline(always)]
-    pub unsafe fn recall(&self, address: usize, recent: &Recent) -> Option<PointerInfo<'_>> {
+    pub unsafe fn recall(&self, address: usize, recent: &Recent) -> Option<PointerInfo<'g>> {
         let place = recent.place(address);
-        if recent.idle.load(Ordering::Relaxed) > 0 || place.generation.load(Ordering::Relaxed) != self.generation() {
+        if recent.idle.load(Ordering::Relaxed) > 0
+            || place.generation.load(Ordering::Relaxed) != self.version.generation
+        {
             return None;
         }
         compiler_fence(Ordering::Acquire);
-        // SAFETY: a place of this generation of this registry (contract; no two of its snapshots have the same) names
-        // `NOTHING` or a record of this snapshot - or of a newer one, if a handler noted it just now; the caller's guard, which
-        // keeps this snapshot, keeps everything newer too.
+        // SAFETY: a place of this generation of this registry (contract; no two of its versions have the same) points to a
+        // record of this version - or of a newer one, if a handler noted it just now; the caller's guard, which keeps this
+        // version, keeps everything newer too.
         let record = unsafe { &*place.record.load(Ordering::Relaxed) };
         if address.wrapping_sub(record.start) >= record.size {
             return None;
         }
         recent.patience.store(PATIENCE, Ordering::Relaxed);
-        // No userptr, whose address would have to be made of two: none is noted.
-        Some(PointerInfo { gpu_address: record.start as u64, ..self.info(record) })
+        // No userptr is noted: its GPU address would have to be made of two.
+        Some(PointerInfo { gpu_address: record.start as u64, ..self.version.info(record) })
     }
 
-    /// For after `recall`, while noting is given up: the walk, if it is one of the most frequent kind, in the SVM aperture
-    /// without a userptr. `None` for what `query_unknown` does.
+    /// After `recall`, while the places are skipped: the walk, if it is of the most frequent kind, in the SVM aperture
+    /// without a userptr. `None` where `query_unknown` is needed.
     #[inline(always)]
-    pub fn walk_plainly(&self, address: usize, recent: &Recent) -> Option<Option<PointerInfo<'_>>> {
+    pub fn walk_plainly(&self, address: usize, recent: &Recent) -> Option<Option<PointerInfo<'g>>> {
         let left = recent.idle.load(Ordering::Relaxed).checked_sub(1)?;
-        if !self.layout().direct().contains(address) || (self.layout().mmap && self.userptrs().top().is_some()) {
+        if !self.version.layout().direct().contains(address)
+            || (self.version.layout().mmap && self.version.userptrs().top().is_some())
+        {
             return None;
         }
         recent.idle.store(left, Ordering::Relaxed);
-        Some(self.inside(Aperture::Svm, address).map(|record| self.info(record)))
+        Some(self.version.inside(Aperture::Svm, address).map(|record| self.version.info(record)))
     }
 
-    /// The second half: the walk, noted unless noting has been given up for a while.
+    /// The second half: the walk, noted unless the places are skipped for a while.
     ///
     /// # Safety
     /// As for [`Snapshot::query_recent`].
     #[inline(always)]
-    pub unsafe fn query_unknown(&self, address: usize, recent: &Recent) -> Option<PointerInfo<'_>> {
+    pub unsafe fn query_unknown(&self, address: usize, recent: &Recent) -> Option<PointerInfo<'g>> {
         let found = match recent.idle.load(Ordering::Relaxed).checked_sub(1) {
             Some(left) => {
                 recent.idle.store(left, Ordering::Relaxed);
-                self.object_at(address)
+                self.version.object_at(address)
             }
             None => self.query_and_note(address, recent),
         };
-        found.map(|record| self.info(record))
+        found.map(|record| self.version.info(record))
     }
 
     /// The walk, noted.
     #[inline]
     #[cold]
-    fn query_and_note(&self, address: usize, recent: &Recent) -> Option<&Record> {
+    fn query_and_note(&self, address: usize, recent: &Recent) -> Option<&'g Record> {
         match recent.patience.load(Ordering::Relaxed).checked_sub(1) {
             Some(left) => recent.patience.store(left, Ordering::Relaxed),
             None => recent.idle.store(IDLE, Ordering::Relaxed),
         }
-        let record = self.object_at(address)?;
+        let record = self.version.object_at(address)?;
         // All of the object, since a layout may have shrunk under it.
-        let direct = self.layout().direct().contains_range(record.start, record.size);
-        let whole = direct && self.userptrs().top().is_none();
+        let direct = self.version.layout().direct().contains_range(record.start, record.size);
+        let whole = direct && self.version.userptrs().top().is_none();
         if whole && !recent.noting.load(Ordering::Relaxed) {
             let place = recent.place(address);
             recent.noting.store(true, Ordering::Relaxed);
             compiler_fence(Ordering::SeqCst);
             // The place may hold a newer generation, a handler's: its number must not meet this record.
-            place.forget();
-            compiler_fence(Ordering::SeqCst);
-            place.generation.store(self.generation(), Ordering::Relaxed);
+            place.generation.store(0, Ordering::Relaxed);
             compiler_fence(Ordering::SeqCst);
             place.record.store(core::ptr::from_ref(record).cast_mut(), Ordering::Relaxed);
+            compiler_fence(Ordering::SeqCst);
+            place.generation.store(self.version.generation, Ordering::Relaxed);
             compiler_fence(Ordering::SeqCst);
             recent.noting.store(false, Ordering::Relaxed);
         }

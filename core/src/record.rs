@@ -8,7 +8,7 @@ use crate::node::NodeId;
 
 /// Names an object in the writer's ledger for as long as it lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ObjectId(pub u32);
+pub(crate) struct ObjectId(pub(crate) u32);
 
 /// One object as a look-up answers it: 64 bytes, whole in one line.
 ///
@@ -17,27 +17,27 @@ pub struct ObjectId(pub u32);
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 #[cfg_attr(target_pointer_width = "64", repr(align(64)))]
-pub struct Record {
+pub(crate) struct Record {
     /// Where the GPU sees its first page: the key of the address index.
-    pub start: usize,
+    pub(crate) start: usize,
     /// Where the CPU sees it: the userptr as registered, `start`, or 0.
-    pub cpu: usize,
+    pub(crate) cpu: usize,
     /// Bytes as reported: the userptr's size as registered, or the object's size in whole pages.
-    pub size: usize,
+    pub(crate) size: usize,
     /// As last set by the caller; 0 at birth.
-    pub user_data: usize,
+    pub(crate) user_data: usize,
     /// Node ids it is registered to.
-    pub registered: List,
+    pub(crate) registered: List,
     /// Node ids it is mapped on.
-    pub mapped: List,
+    pub(crate) mapped: List,
     /// As reported.
-    pub node: NodeId,
+    pub(crate) node: NodeId,
     /// As reported. Beside the node, as in the C struct.
-    pub flags: MemFlags,
+    pub(crate) flags: MemFlags,
     /// The ledger's name for it.
-    pub id: ObjectId,
+    pub(crate) id: ObjectId,
     /// What kind.
-    pub kind: PointerType,
+    pub(crate) kind: PointerType,
 }
 
 const _: () = assert!(size_of::<usize>() != 8 || size_of::<Record>() == 64);
@@ -59,7 +59,7 @@ impl Record {
 
     /// Bytes it occupies from `start`: whole pages.
     #[inline]
-    pub fn extent(&self, page: PageSize) -> usize {
+    pub(crate) fn extent(&self, page: PageSize) -> usize {
         match self.kind {
             PointerType::RegisteredUser => page.span(self.cpu, self.size).unwrap_or(usize::MAX),
             _ => self.size,
@@ -68,7 +68,7 @@ impl Record {
 
     /// `HsaPointerInfo::GPUAddress`: `start`, plus a userptr's offset in its page.
     #[inline]
-    pub fn gpu_address(&self, page: PageSize) -> usize {
+    pub(crate) fn gpu_address(&self, page: PageSize) -> usize {
         match self.kind {
             PointerType::RegisteredUser => self.start.wrapping_add(page.offset(self.cpu)),
             _ => self.start,
@@ -77,7 +77,7 @@ impl Record {
 
     /// Whether it stands in the userptr index.
     #[inline]
-    pub fn is_userptr(&self) -> bool {
+    pub(crate) fn is_userptr(&self) -> bool {
         matches!(self.kind, PointerType::RegisteredUser)
     }
 }

@@ -18,10 +18,11 @@ mod change;
 mod find;
 mod reclaim;
 
-pub use find::Wanted;
+pub use crate::list::{KEEP_EPOCHS, KEEP_PUBLISHES, MAX_LIST};
+pub(crate) use find::Wanted;
 #[cfg(not(loom))]
 pub(crate) use reclaim::ENDING_EDITS;
-pub use reclaim::{BATCH, MAX_WAITING};
+pub use reclaim::{BATCH, RETIRED_LIMIT};
 
 use reclaim::{Pools, Retired};
 
@@ -31,19 +32,20 @@ use crate::address::PageSize;
 use crate::aperture::Layout;
 use crate::epoch::{Domain, Grace};
 use crate::error::{Error, Result};
-use crate::list::{List, Lists, MAX_LIST};
+use crate::list::{List, Lists};
 use crate::pool::{Memory, Nothing};
 use crate::primitive::{AtomicPtr, AtomicUsize, Ordering, const_fn};
 use crate::reader::Readers;
 use crate::snapshot::Snapshot;
 use crate::tree::Root;
+use crate::version::Version;
 
 /// What readers and the writer share.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Registry<D> {
     /// The newest version; null while closed, before the first writer, and in a child whose copy was wiped by fork.
-    pub(crate) root: AtomicPtr<Snapshot>,
+    pub(crate) root: AtomicPtr<Version>,
     generation: AtomicUsize,
     writers: AtomicUsize,
     pub(crate) domain: D,
@@ -97,20 +99,26 @@ impl<D> Registry<D> {
     }
 
     /// Counts on from `generation`, if it has not come so far: for a forked child, so that no version of its own has a number
-    /// that its parent's had. Before the first writer; one that is there goes on with its own count.
-    pub fn count_from(&self, generation: usize) {
+    /// that its parent's had.
+    ///
+    /// # Safety
+    /// `generation` is at most half of [`usize::MAX`], so that generations never start over, and there is no writer: one
+    /// that is there goes on with its own count.
+    #[doc(hidden)]
+    pub unsafe fn count_from(&self, generation: usize) {
         self.generation.fetch_max(generation, Ordering::AcqRel);
     }
 
-    /// The newest version, for readers who are inside the domain by their own means.
+    /// The newest version, for readers that are inside the domain by their own means.
     ///
     /// # Safety
     /// The caller is inside this registry's domain for all of `'s`.
+    #[doc(hidden)]
     #[inline(always)]
-    pub unsafe fn current<'s>(&self) -> Option<&'s Snapshot> {
+    pub unsafe fn current<'s>(&self) -> Option<Snapshot<'s>> {
         // SAFETY: not null means published, hence initialised before the Release store that this Acquire load pairs
         // with; inside the domain (contract) its memory is not reused.
-        unsafe { self.root.load(Ordering::Acquire).as_ref() }
+        unsafe { self.root.load(Ordering::Acquire).as_ref() }.map(Snapshot::new)
     }
 }
 
@@ -133,7 +141,8 @@ impl<D: Domain> Registry<D> {
         }
         let mut writer = Writer {
             registry: self,
-            grace: self.domain.grace(),
+            // SAFETY: `reclaim` begins no period while a batch waits for one; the drop begins one more.
+            grace: unsafe { self.domain.grace() },
             memory,
             pools: Pools::new(),
             lists: Lists::new(),
@@ -141,6 +150,9 @@ impl<D: Domain> Registry<D> {
             opened: false,
             retired: Retired::new(),
             waiting: None,
+            limit: RETIRED_LIMIT,
+            over_limit: false,
+            stalled: false,
             reclaimed: self.generation.load(Ordering::Relaxed),
             passed: 0,
         };
@@ -157,10 +169,16 @@ pub struct Writer<'r, D: Domain + 'r, M: Memory> {
     pools: Pools,
     lists: Lists,
     /// The newest version, `None` only until `begin` has made the first.
-    current: Option<NonNull<Snapshot>>,
+    current: Option<NonNull<Version>>,
     opened: bool,
     retired: Retired,
     waiting: Option<(usize, Retired)>,
+    /// Bytes that may wait for readers.
+    limit: usize,
+    /// More waited when `reclaim` last ran.
+    over_limit: bool,
+    /// A write has paused for readers in vain, and no period has passed since.
+    stalled: bool,
     /// The generation at which memory was last asked back.
     reclaimed: usize,
     /// Grace periods that have passed.
@@ -175,7 +193,7 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
         self.pools.snapshots.reserve(1, &mut self.memory)?;
         self.pools.layouts.reserve(1, &mut self.memory)?;
         let layout = self.pools.layouts.make(Layout::empty(page)).ok_or(Error::NoMemory)?;
-        let first = Snapshot {
+        let first = Version {
             generation: self.registry.generation.load(Ordering::Relaxed),
             layout,
             svm: Root::EMPTY,
@@ -205,7 +223,12 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
     }
 
     /// The newest version. The writer needs no guard: it is the one who would retire it.
-    pub fn snapshot(&self) -> &Snapshot {
+    pub fn snapshot(&self) -> Snapshot<'_> {
+        Snapshot::new(self.version())
+    }
+
+    #[inline(always)]
+    pub(crate) fn version(&self) -> &Version {
         // SAFETY: `current` is always `Some` once `begin` succeeded, without which there is no writer to call this on;
         // only `&mut self` methods retire or reuse versions.
         unsafe { self.current.unwrap_or(NonNull::dangling()).as_ref() }
@@ -213,7 +236,7 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
 
     /// Bounds, page size and node table of the newest version.
     pub fn layout(&self) -> &Layout {
-        self.snapshot().layout()
+        self.version().layout()
     }
 
     /// Hides everything: readers get [`Error::NotOpened`] until [`Writer::open`].
@@ -236,7 +259,7 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
     }
 
     /// Makes `next` the newest version. [`Writer::reserve`] has seen to its slot.
-    fn publish(&mut self, mut next: Snapshot) -> Result<()> {
+    fn publish(&mut self, mut next: Version) -> Result<()> {
         next.generation = next.generation.wrapping_add(1);
         let next_generation = next.generation;
         let next = self.pools.snapshots.make(next).ok_or(Error::NoMemory)?;
@@ -273,7 +296,7 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
 
     /// Ends one hold of a list.
     pub(crate) fn release(&mut self, list: List) {
-        let generation = self.snapshot().generation;
+        let generation = self.version().generation;
         self.lists.release(list, generation, self.passed);
     }
 }
@@ -302,7 +325,7 @@ impl<'r, D: Domain + 'r, M: Memory> Drop for Writer<'r, D, M> {
 
 impl<D: Domain, M: Memory> core::fmt::Debug for Writer<'_, D, M> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Writer").field("generation", &self.snapshot().generation).finish_non_exhaustive()
+        f.debug_struct("Writer").field("generation", &self.version().generation).finish_non_exhaustive()
     }
 }
 

@@ -1,89 +1,92 @@
-//! Everything at one instant: one line of roots and a layout, immutable from publish to retire.
+//! A version of the registry that a guard keeps: everything at one instant.
 
-use core::ptr::NonNull;
+use crate::aperture::Layout;
+use crate::info::PointerInfo;
+use crate::version::Version;
 
-use crate::aperture::{Aperture, Layout, MAX_GPUVM};
-use crate::tree::{ByAddress, Root, View};
-use crate::userptr::ByUserptr;
-
-/// Roots of old APUs' GPU apertures, behind one pointer since no other machine has them.
-pub(crate) type GpuvmRoots = [Root<ByAddress>; MAX_GPUVM];
-
-/// A version of the whole registry. Readers reach it through a guard and it never changes under them.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-#[cfg_attr(target_pointer_width = "64", repr(align(64)))]
-pub struct Snapshot {
-    pub(crate) generation: usize,
-    pub(crate) layout: NonNull<Layout>,
-    pub(crate) svm: Root<ByAddress>,
-    pub(crate) userptrs: Root<ByUserptr>,
-    pub(crate) svm_alt: Root<ByAddress>,
-    pub(crate) mem_handle: Root<ByAddress>,
-    pub(crate) cpuvm: Root<ByAddress>,
-    pub(crate) gpuvm: Option<NonNull<GpuvmRoots>>,
+/// The whole registry at one instant. A [`Session`](crate::reader::Session) keeps it readable, or the
+/// [`Writer`](crate::registry::Writer) that published it, and `'g` is that borrow.
+///
+/// ```
+/// # use hsakmt_core::{address::PageSize, pool::Heap, registry::Registry};
+/// let mut registry = Registry::new();
+/// let (mut writer, readers) = registry.split(PageSize::FOUR_KIB, Heap)?;
+/// let mut reader = readers.reader().expect("crossbeam has a place for everyone");
+/// let mut session = reader.session();
+/// let snapshot = session.snapshot()?;
+/// writer.clear_objects()?;
+/// assert_eq!(snapshot.iter().count(), 0, "the session keeps it");
+/// # Ok::<(), hsakmt_core::error::Error>(())
+/// ```
+///
+/// It cannot outlive the session, and it cannot be copied out of the borrow:
+///
+/// ```compile_fail,E0716
+/// # use hsakmt_core::{address::PageSize, pool::Heap, registry::Registry};
+/// let mut registry = Registry::new();
+/// let (mut writer, readers) = registry.split(PageSize::FOUR_KIB, Heap)?;
+/// let mut reader = readers.reader().expect("crossbeam has a place for everyone");
+/// let snapshot = reader.session().snapshot()?;
+/// writer.clear_objects()?;
+/// assert_eq!(snapshot.iter().count(), 0);
+/// # Ok::<(), hsakmt_core::error::Error>(())
+/// ```
+///
+/// Nor can one of the writer outlive the writer's next change:
+///
+/// ```compile_fail,E0502
+/// # use hsakmt_core::{address::PageSize, pool::Heap, registry::Registry};
+/// let mut registry = Registry::new();
+/// let (mut writer, _) = registry.split(PageSize::FOUR_KIB, Heap)?;
+/// let snapshot = writer.snapshot();
+/// writer.clear_objects()?;
+/// assert_eq!(snapshot.iter().count(), 0);
+/// # Ok::<(), hsakmt_core::error::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Snapshot<'g> {
+    pub(crate) version: &'g Version,
 }
 
-const _: () = assert!(size_of::<usize>() != 8 || size_of::<Snapshot>() == 64);
+impl<'g> Snapshot<'g> {
+    #[inline(always)]
+    pub(crate) fn new(version: &'g Version) -> Snapshot<'g> {
+        Snapshot { version }
+    }
 
-impl Snapshot {
-    /// Counts publishes: two snapshots of one registry with equal generations are the same, or 2^32 publishes apart where
+    /// Counts publishes: two snapshots of one registry with equal generations are equal, or 2^32 publishes apart where
     /// a word is 32 bits.
     #[inline]
     pub fn generation(&self) -> usize {
-        self.generation
+        self.version.generation
     }
 
     /// Bounds, page size and the node table.
+    #[inline]
+    pub fn layout(&self) -> &'g Layout {
+        self.version.layout()
+    }
+
+    /// The allocation that contains `address`, or [`PointerInfo::UNKNOWN`]. Wait-free, O(log n).
+    #[doc(alias = "hsaKmtQueryPointerInfo")]
     #[inline(always)]
-    pub fn layout(&self) -> &Layout {
-        // SAFETY: a snapshot's layout is retired no earlier than the last snapshot that points to it (`registry`), and
-        // `&self` is borrowed from a guard that keeps this one.
-        unsafe { self.layout.as_ref() }
+    pub fn query_pointer(&self, address: usize) -> PointerInfo<'g> {
+        self.version.query_pointer(address)
     }
 
-    /// One address index.
+    /// The allocation that contains `address`. Wait-free, O(log n).
     #[inline(always)]
-    pub(crate) fn objects(&self, aperture: Aperture) -> View<'_, ByAddress> {
-        // SAFETY: the roots of a snapshot are alive as long as it is, and `&self` is borrowed from a guard.
-        unsafe { View::new(self.root(aperture)) }
+    pub fn find_pointer(&self, address: usize) -> Option<PointerInfo<'g>> {
+        self.version.find_pointer(address)
     }
 
-    /// The userptr index.
-    #[inline(always)]
-    pub(crate) fn userptrs(&self) -> View<'_, ByUserptr> {
-        // SAFETY: as in `objects`.
-        unsafe { View::new(self.userptrs) }
+    /// The allocation that contains each of `addresses`, in order; as many as fit in `out`. Wait-free, O(log n) each.
+    pub fn query_many(&self, addresses: &[usize], out: &mut [PointerInfo<'g>]) {
+        self.version.query_many(addresses, out);
     }
 
-    #[inline(always)]
-    pub(crate) fn root(&self, aperture: Aperture) -> Root<ByAddress> {
-        match aperture {
-            Aperture::Svm => self.svm,
-            Aperture::SvmAlt => self.svm_alt,
-            Aperture::MemHandle => self.mem_handle,
-            Aperture::Cpuvm => self.cpuvm,
-            Aperture::Gpuvm(position) => self.gpuvm_root(position),
-        }
-    }
-
-    #[cold]
-    fn gpuvm_root(&self, position: u8) -> Root<ByAddress> {
-        self.gpuvm_roots().get(usize::from(position)).copied().unwrap_or(Root::EMPTY)
-    }
-
-    pub(crate) fn gpuvm_roots(&self) -> GpuvmRoots {
-        // SAFETY: alive as long as the snapshot, like its layout.
-        self.gpuvm.map_or([Root::EMPTY; MAX_GPUVM], |roots| unsafe { *roots.as_ptr() })
-    }
-
-    /// The height of the highest address tree.
-    pub(crate) fn height(&self) -> usize {
-        let fixed = [self.svm, self.svm_alt, self.mem_handle, self.cpuvm].map(Root::height);
-        let fixed = fixed.into_iter().max().unwrap_or(0);
-        if self.gpuvm.is_none() {
-            return fixed;
-        }
-        self.gpuvm_roots().map(Root::height).into_iter().max().unwrap_or(0).max(fixed)
+    /// Every object, aperture by aperture, by address. O(log n) per step.
+    pub fn iter(&self) -> impl Iterator<Item = PointerInfo<'g>> + 'g {
+        self.version.iter()
     }
 }

@@ -198,6 +198,7 @@ impl Context {
         };
         // Nothing is shown before all of it stands.
         writer.close();
+        writer.limit_retired(environment::retired_limit());
         self.remember(&device.fds());
         let mut manager = Manager::new(device, writer, opened);
         if let Some(topology) = system::snapshot()
@@ -285,7 +286,7 @@ impl Context {
     fn lock(self) -> Result<Held> {
         // A fork must never find a lock taken that it does not wipe.
         SHARED.prepare();
-        let me = thread::me();
+        let me = thread::me().get();
         let has_none = || SHARED.shelves.iter().all(|shelf| !shelf.lock.is_owned_by(me));
         self.shelf.lock.take(me, has_none).ok_or(Error::Failed)
     }
@@ -305,7 +306,9 @@ impl Context {
     /// First use in this process. A parent's state is overwritten without being dropped: it is the parent's.
     fn come_alive(self) -> Result<()> {
         part_from_parent()?;
-        self.shelf.registry.count_from(PROCESS.load(Ordering::Relaxed).wrapping_mul(OF_A_PROCESS));
+        let first = PROCESS.load(Ordering::Relaxed).saturating_mul(OF_A_PROCESS).min(usize::MAX / 2);
+        // SAFETY: at most half of what a word holds; the lock is held, and a registry that was not alive has no writer.
+        unsafe { self.shelf.registry.count_from(first) };
         OPENS[self.index].store(0, Ordering::Relaxed);
         let fresh = MaybeUninit::new(State { manager: None, parked: None, kfd_minor: 0 });
         // SAFETY: the lock is held by the caller, and while `live` is 0 nobody has a reference to the content.
@@ -323,7 +326,7 @@ fn part_from_parent() -> Result<()> {
         return Ok(());
     }
     // Whoever has this lock waits for no other.
-    let _held = SHARED.parting.take(thread::me(), || true).ok_or(Error::Failed)?;
+    let _held = SHARED.parting.take(thread::me().get(), || true).ok_or(Error::Failed)?;
     if SHARED.parted.load(Ordering::Relaxed) == 0 {
         (0..CONTEXTS).for_each(close_fds);
         PROCESS.fetch_add(1, Ordering::Relaxed);

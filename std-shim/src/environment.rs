@@ -5,6 +5,7 @@
 //! | `HSA_USE_SVM` | open | "0": no SVM API |
 //! | `HSA_ZFB` | open | not 0: no frame buffer, everything is host memory |
 //! | `HSAKMT_DEBUG_LEVEL` | open | 3 errors ... 7 everything, on stderr |
+//! | `HSAKMT_MAX_RETIRED_MIB` | open | MiB of replaced memory that may wait for readers, default 256; ours alone |
 //! | `HSA_DISABLE_CACHE` | set-up | set and not "0": all memory coherent |
 //! | `HSA_USERPTR_FOR_PAGED_MEM` | set-up | "0": paged host memory is GTT |
 //! | `HSA_CHECK_USERPTR` | set-up | set and not "0": read every page at registration |
@@ -18,6 +19,7 @@
 use std::io::Write;
 
 use hsakmt_core::manager::{Opened, Options};
+use hsakmt_core::registry::RETIRED_LIMIT;
 
 fn text(name: &str) -> Option<String> {
     std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
@@ -69,6 +71,12 @@ pub(crate) fn at_open(kfd_minor: u32, secondary: bool) -> Opened {
         kfd_minor,
         secondary,
     }
+}
+
+/// Bytes of replaced memory that may wait for readers; read when the channel opens.
+pub(crate) fn retired_limit() -> usize {
+    let mib = text("HSAKMT_MAX_RETIRED_MIB").as_deref().and_then(scan_u32);
+    mib.map_or(RETIRED_LIMIT, |mib| (mib as usize).saturating_mul(1 << 20))
 }
 
 /// What is read when the apertures are set up.

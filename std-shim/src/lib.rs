@@ -45,5 +45,6 @@ mod sharing_api;
 pub mod status;
 pub mod system;
 pub mod thread;
+mod tls;
 
 pub use context::Context;

@@ -172,4 +172,16 @@ impl Context {
     pub fn set_user_data(self, address: usize, user_data: usize) -> Result<()> {
         self.manage(|manager| manager.set_user_data(address, user_data))
     }
+
+    /// Sets how many bytes of replaced memory may wait for this context's readers: 256 MiB by default, or what
+    /// `HSAKMT_MAX_RETIRED_MIB` says at open. A reader that stays inside holds back what was replaced since: an idle
+    /// [`Session`](hsakmt_core::reader::Session), or a thread that was stopped in the middle of a query. At the limit one
+    /// change waits for it for two seconds; after that every change is [`Error::ReadersStalled`] at once until the reader
+    /// moves, but for those that end or unmap something. Other contexts do not notice.
+    pub fn limit_retired(self, bytes: usize) -> Result<()> {
+        self.manage(|manager| {
+            manager.limit_retired(bytes);
+            Ok(())
+        })
+    }
 }

@@ -9,16 +9,17 @@
 use std::sync::atomic::{AtomicU32, Ordering, compiler_fence, fence};
 
 use hsakmt_core::epoch::slots::{Barrier, Slots};
+use hsakmt_core::internals::Crowd;
 use hsakmt_core::registry::Registry;
 use rustix::thread::{MembarrierCommand, MembarrierQuery, membarrier, membarrier_query};
 
 use crate::lock::Lock;
-use crate::thread::Threads;
+use crate::thread::{Own, Threads};
 
 /// Contexts a process can have: the primary and the secondary ones.
 pub(crate) const CONTEXTS: usize = 64;
 
-/// Threads with a slot of their own. Further ones take the slow path ([`crate::thread`]).
+/// Threads with a slot of their own. Further ones are counted ([`crate::thread`]).
 pub const SLOTS: usize = if cfg!(test) { 8 } else { 2048 };
 
 /// A context's part of the wiped memory. Two cache lines: what readers read, what writers write.
@@ -40,7 +41,13 @@ pub(crate) struct Shelf {
 #[repr(C, align(4096))]
 pub(crate) struct Shared {
     pub(crate) shelves: [Shelf; CONTEXTS],
-    pub(crate) slots: Slots<SLOTS, Membarrier>,
+    pub(crate) slots: Slots<SLOTS, Membarrier, Own>,
+    /// Readers that found no slot.
+    pub(crate) crowd: Crowd,
+    /// 1 while a thread gives slots of ended threads back.
+    pub(crate) freeing: AtomicU32,
+    /// The number of this process, from the first [`Shared::prepare`] on.
+    pub(crate) process: AtomicU32,
     /// 1 once this process has closed what a parent had open; `parting` is taken to do it.
     pub(crate) parted: AtomicU32,
     pub(crate) parting: Lock,
@@ -51,24 +58,41 @@ pub(crate) struct Shared {
 pub(crate) static SHARED: Shared = Shared {
     shelves: [const {
         Shelf {
-            registry: Registry::with_domain(Threads),
+            registry: Registry::with_domain(Threads::new()),
             lock: Lock::new(),
             live: AtomicU32::new(0),
             taken: AtomicU32::new(0),
         }
     }; CONTEXTS],
     slots: Slots::new(Membarrier { registered: AtomicU32::new(0) }),
+    crowd: Crowd::new(),
+    freeing: AtomicU32::new(0),
+    process: AtomicU32::new(0),
     parted: AtomicU32::new(0),
     parting: Lock::new(),
     wiping: AtomicU32::new(0),
 };
 
+// Each context is a group of the slots, and one more number means all of them.
+const _: () = assert!(CONTEXTS < (1 << Membarrier::GROUP_BITS) - 1);
+
 impl Shared {
+    /// Which context has the shelf that `address` lies in.
+    pub(crate) fn index_of(&self, address: usize) -> usize {
+        (address - self.shelves.as_ptr().addr()) / size_of::<Shelf>()
+    }
+
+    /// Whether [`Shared::prepare`] has run in this process. Without it no context has ever been open here.
+    pub(crate) fn is_prepared(&self) -> bool {
+        self.wiping.load(Ordering::Acquire) != 0
+    }
+
     /// Asks the kernel to wipe this memory at fork and to run its barrier on request. Called before any lock or slot in
     /// it is taken, by any thread; cheap to repeat, and harmless when two do it at once.
     pub(crate) fn prepare(&'static self) {
         if self.wiping.load(Ordering::Acquire) == 0 {
             self.slots.barrier().register();
+            self.process.store(std::process::id(), Ordering::Relaxed);
             let start = std::ptr::from_ref(self).cast_mut().cast();
             // SAFETY: the range is this static, whole pages by its alignment. The advice changes nothing here; what it
             // does in a child is this module's design.
@@ -128,6 +152,8 @@ impl Membarrier {
 // by one answer (`decide`), which they have before they come here (`Shared::prepare`). `false` when the kernel refuses
 // what it promised.
 unsafe impl Barrier for Membarrier {
+    const GROUP_BITS: u32 = 7;
+
     #[inline(always)]
     fn light(&self) {
         if self.registered.load(Ordering::Relaxed) == PROMISED {
@@ -166,10 +192,12 @@ mod tests {
             (0..size_of::<T>()).map(|at| unsafe { start.wrapping_add(at).read_volatile() }).collect()
         }
         static LOCK: Lock = Lock::new();
-        static REGISTRY: Registry<Threads> = Registry::with_domain(Threads);
-        static DOMAIN: Slots<2, Membarrier> = Slots::new(Membarrier { registered: AtomicU32::new(0) });
+        static REGISTRY: Registry<Threads> = Registry::with_domain(Threads::new());
+        static DOMAIN: Slots<2, Membarrier, Own> = Slots::new(Membarrier { registered: AtomicU32::new(0) });
+        static CROWD: Crowd = Crowd::new();
         assert!(bytes(&LOCK).iter().all(|byte| *byte == 0));
         assert!(bytes(&REGISTRY).iter().all(|byte| *byte == 0));
+        assert!(bytes(&CROWD).iter().all(|byte| *byte == 0));
         assert!(bytes(&DOMAIN).iter().all(|byte| *byte == 0));
     }
 
@@ -180,6 +208,13 @@ mod tests {
             membarrier.decide(first);
             membarrier.decide(later);
             assert_eq!(membarrier.is_registered(), first);
+        }
+    }
+
+    #[test]
+    fn each_registry_is_in_the_group_of_its_context() {
+        for (index, shelf) in SHARED.shelves.iter().enumerate() {
+            assert_eq!(SHARED.index_of(std::ptr::from_ref(shelf.registry.domain()).addr()), index);
         }
     }
 

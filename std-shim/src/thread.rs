@@ -1,75 +1,96 @@
-//! A thread's place among the readers, as the C interface needs it: found in plain thread-local storage, no destructor,
-//! no lock, no allocation.
+//! A thread's place among the readers, as the C interface needs it: one word of plain thread-local storage, everything else
+//! in the reader slot that it points to. No destructor, no lock, no allocation, also in a thread's first query.
 //!
-//! The first query of a thread claims a slot (one compare-and-swap per slot tried, and a pthread key that gives it back
-//! when the thread ends): the one exception to "a query allocates and waits for nothing". A thread-local here must not
-//! have a destructor: a shared object with one cannot be closed, and calls made late in a thread's life would die. The
-//! key's destructor tolerates later calls: they claim again.
+//! The first query of a thread claims a slot (`claim`) and notes its own number there. After that a query finds the slot
+//! through the word, checks that it is still its own, and enters. A signal handler may come between any two steps.
 //!
-//! After a fork the child's slots are wiped and the check "is it still mine" fails, so the child's thread claims anew. A
-//! Rust reader does not: each has a number of its own, by which the child's copy of it knows that the slot is another's
-//! by now, neither enters nor leaves nor gives it back, and answers "not opened".
+//! | a slot comes back | how |
+//! |---|---|
+//! | when its thread has ended | whoever claims next, or begins a grace period, asks the kernel whether the thread exists (`free_abandoned`) |
+//! | at a fork | the child's slots are wiped; its thread finds that the slot is not its own and claims again |
+//!
+//! A pthread key would tell when a thread ends, but pthread_setspecific(3) calls malloc for the 33rd key and those after
+//! it, and a process has 1,024 of them.
+//!
+//! A Rust reader ([`Threads::join`]) has a slot by number, not by thread. After a fork the child's copy of the reader knows by
+//! the number that the slot is another's by now: it neither enters nor leaves nor gives it back, and answers "not opened".
 //!
 //! Where the kernel has no membarrier each entry needs a fence. Threads claim their slots under another number then
-//! (`owner`): the plain entry finds a slot that is not its own and leaves the question to the slow one, which fences.
+//! (`owner`): the owner check of the plain entry fails, and the slow path issues the fence.
 //!
-//! With all slots taken a query takes the writer's lock instead: slow, never wrong, but not for a signal handler that may
-//! have interrupted a verb of its own thread.
+//! When all slots are taken a query is counted instead (`Crowd`): it waits for nothing, and costs about ten times as much.
 
-use std::ffi::c_void;
+use std::num::NonZeroUsize;
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, compiler_fence};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering, compiler_fence};
 use std::time::Duration;
 
-use hsakmt_core::epoch::slots::{self, Inside, Slot};
+use hsakmt_core::epoch::slots::{self, Slots};
 use hsakmt_core::epoch::{Domain, Grace};
-use hsakmt_core::recent::Recent;
+use hsakmt_core::internals::{Emptied, Inside, Kept, Recent, Slot, Stay};
 
 use crate::shared::{Membarrier, SHARED, SLOTS};
+use crate::tls;
 
-/// What a thread has here.
-pub(crate) struct Mine {
-    /// Its slot, or one that is nobody's: a static's place always. Only this thread and its signal handlers come here, so
-    /// Relaxed is enough.
-    slot: AtomicPtr<Slot>,
-    /// What it asked the primary context for.
+/// What a thread keeps in its slot.
+#[derive(Debug)]
+pub struct Own {
+    /// The kernel's number of the thread that claimed the slot; 0 before that, and in a slot of a Rust reader.
+    thread: AtomicU32,
+    /// Its last hits in the primary context.
     pub(crate) recent: Recent,
 }
 
-thread_local! {
-    static MINE: Mine = const { Mine { slot: AtomicPtr::new((&raw const NOBODYS).cast_mut()), recent: Recent::new() } };
+impl Kept for Own {
+    const EMPTY: Own = Own { thread: AtomicU32::new(0), recent: Recent::new() };
 }
 
-/// Owned by no thread: what a thread without a slot points to.
-static NOBODYS: Slot = Slot::free();
+/// A reader slot of this process.
+pub(crate) type ThreadSlot = Slot<Own>;
 
-/// The domain of all contexts: `SHARED`'s slots.
-#[derive(Clone, Copy, Debug)]
-pub struct Threads;
+/// The domain of a context: all contexts' readers share [`SHARED`]'s slots, and each context is a group of its own. Only
+/// the contexts of [`SHARED`] have one.
+#[derive(Debug)]
+pub struct Threads(());
 
-// SAFETY: every method is `Slots`' own, on one and the same static domain, or does nothing at all: for a slot that a fork
-// has wiped, and then `is_inside` says so.
+impl Threads {
+    /// For a registry in [`SHARED`].
+    pub(crate) const fn new() -> Threads {
+        Threads(())
+    }
+
+    /// The group of this context: its index.
+    fn group(&self) -> usize {
+        SHARED.index_of(std::ptr::from_ref(self).addr())
+    }
+}
+
+// SAFETY: every method is `Slots`' own, on one and the same static domain and with the group of the registry that this
+// value stands in, or does nothing at all: for a slot that a fork has wiped, and then `is_inside` says so. A period passes
+// when it has for the slots and for the crowd. `alone` is true with a few slots claimed only, and a crowd enters when all
+// are.
 unsafe impl Domain for Threads {
-    type Local<'d> = slots::Claim<'static, SLOTS, Membarrier>;
+    type Local<'d> = slots::Claim<'static, SLOTS, Membarrier, Own>;
     type Guard<'l> = Entered<'l>;
     type Grace<'d> = Periods;
 
     fn join(&self) -> Option<Self::Local<'_>> {
         // A fork must never find a slot that it does not wipe.
         SHARED.prepare();
-        SHARED.slots.join_as(number())
+        // SAFETY: no other claim has the number; the group is that of the registry.
+        unsafe { SHARED.slots.join_as(reader_number(), self.group()) }
     }
 
     #[inline(always)]
     fn enter<'l>(claim: &'l mut Self::Local<'_>) -> Entered<'l> {
         let owner = claim.owner();
-        Entered { slot: if claim.is_held() { Some(slots::Slots::enter(claim)) } else { None }, owner }
+        Entered { slot: if claim.is_held() { Some(Slots::enter(claim)) } else { None }, owner }
     }
 
     #[inline(always)]
     fn refresh(guard: &mut Entered<'_>) {
         match &mut guard.slot {
-            Some(slot) if slot.is_owned_by(guard.owner) => slots::Slots::refresh(slot),
+            Some(slot) if slot.is_owned_by(guard.owner) => Slots::refresh(slot),
             _ => guard.forget(),
         }
     }
@@ -79,20 +100,22 @@ unsafe impl Domain for Threads {
         guard.slot.is_some()
     }
 
-    fn grace(&self) -> Periods {
-        Periods(SHARED.slots.grace())
+    unsafe fn grace(&self) -> Periods {
+        let group = self.group();
+        // SAFETY: by contract; the group is that of the registry.
+        Periods { slots: unsafe { SHARED.slots.periods(group) }, emptied: Emptied::default(), group }
     }
 }
 
-/// Being inside by a claim of this process; a forked child's copy is inside of nothing.
+/// A stay inside by a claim of this process; a forked child's copy is inside of nothing.
 #[derive(Debug)]
 pub struct Entered<'l> {
-    slot: Option<slots::Entered<'l, SLOTS, Membarrier>>,
-    owner: usize,
+    slot: Option<slots::Entered<'l, SLOTS, Membarrier, Own>>,
+    owner: NonZeroUsize,
 }
 
 impl Entered<'_> {
-    /// Leaves the slot to whoever has it now.
+    /// Leaves the slot to its present owner.
     #[cold]
     fn forget(&mut self) {
         std::mem::forget(self.slot.take());
@@ -108,31 +131,51 @@ impl Drop for Entered<'_> {
     }
 }
 
-/// A claim's own: odd, so no thread's (an address) and not 0. Counted outside of the wiped memory: a child's are others
-/// than those it inherited.
-fn number() -> usize {
+/// A Rust reader's number: odd, so no thread's (an address). Counted outside of the wiped memory: a child's differ from
+/// those it inherited.
+fn reader_number() -> NonZeroUsize {
     /// Relaxed: it only has to differ.
     static NEXT: AtomicUsize = AtomicUsize::new(1);
-    NEXT.fetch_add(2, Ordering::Relaxed)
+    NonZeroUsize::MIN | NEXT.fetch_add(2, Ordering::Relaxed)
 }
 
-/// The writer's side: `SHARED`'s slots, and who the calling thread is.
+/// The writer's side of one context.
 #[derive(Debug)]
-pub struct Periods(slots::Periods<'static, SLOTS, Membarrier>);
+pub struct Periods {
+    slots: slots::Periods<'static, SLOTS, Membarrier, Own>,
+    emptied: Emptied,
+    group: usize,
+}
+
+/// Pauses of a millisecond for readers that do not move.
+const PAUSES: usize = 2_000;
 
 impl Grace for Periods {
     fn begin(&mut self) -> usize {
-        self.0.begin()
+        free_abandoned(SHARED.slots.used());
+        let period = self.slots.begin();
+        self.emptied.reset();
+        period
     }
 
     fn passed(&mut self, period: usize) -> bool {
-        self.0.passed(period)
+        self.slots.passed(period) && self.emptied.look(&SHARED.crowd)
     }
 
     fn pause(&mut self, attempt: usize) -> bool {
-        // A reader that was preempted inside needs the processor more than this writer: about two seconds in all.
+        // A reader that was preempted inside needs the processor more than this writer.
         std::thread::sleep(Duration::from_millis(1));
-        attempt < 2_000
+        if attempt + 1 < PAUSES {
+            return true;
+        }
+        log::error!(
+            "context {}: memory that was replaced waits for {}, inside for more than {} ms; changes end with NO_MEMORY \
+             until it moves",
+            self.group,
+            Held(SHARED.slots.any_inside(self.group)),
+            PAUSES
+        );
+        false
     }
 
     fn alone(&mut self) -> bool {
@@ -140,186 +183,198 @@ impl Grace for Periods {
     }
 }
 
-/// What the calling thread has. A reference, since a closure given to `with` would become a function of its own.
-///
-/// # Safety
-/// `'t` ends with the caller's call: with the thread the thread-local is gone.
-#[inline(always)]
-pub(crate) unsafe fn mine<'t>() -> &'t Mine {
-    let mine = MINE.with(std::ptr::from_ref);
-    // SAFETY: the thread-local has no destructor: it is there while its thread runs, which by contract is long enough.
-    unsafe { &*mine }
+/// The reader that a writer waits for, in words.
+struct Held<'s>(Option<&'s ThreadSlot>);
+
+impl std::fmt::Display for Held<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0.map(|slot| slot.kept().thread.load(Ordering::Relaxed)) {
+            Some(0) => f.write_str("a session"),
+            Some(thread) => write!(f, "a query of thread {thread}"),
+            None => f.write_str("a reader"),
+        }
+    }
 }
 
-impl Mine {
+/// The calling thread's word: where its slot is.
+#[derive(Clone, Copy)]
+pub(crate) struct Mine<'t>(&'t tls::Word<ThreadSlot>);
+
+impl<'t> Mine<'t> {
+    /// # Safety
+    /// `'t` ends with the caller's call.
     #[inline(always)]
-    fn slot(&self) -> &'static Slot {
-        // SAFETY: `slot` is only ever set to `NOBODYS` or to one of `SHARED`'s, both of which are statics. (A pointer, since
-        // the oldest Rust that builds this takes no reference to such a static into a constant.)
-        unsafe { &*self.slot.load(Ordering::Relaxed) }
+    pub(crate) unsafe fn of_this_thread() -> Mine<'t> {
+        // SAFETY: by contract; every use of the word is here.
+        Mine(unsafe { tls::word() })
     }
 
-    /// Takes the calling thread inside the domain, if it has a slot and the kernel runs barriers. Wait-free: two compares, a
+    /// The thread's number: where its word is, which no other living thread has.
+    #[inline(always)]
+    fn number(self) -> NonZeroUsize {
+        std::ptr::NonNull::from(self.0).addr()
+    }
+
+    #[inline(always)]
+    fn slot(self) -> Option<&'static ThreadSlot> {
+        // SAFETY: the word is null or points to one of `SHARED`'s slots (`keep`), which are static.
+        unsafe { self.0.load(Ordering::Relaxed).as_ref() }
+    }
+
+    /// Takes the calling thread inside `group`, if it has a slot and the kernel runs barriers. Wait-free: three compares, a
     /// load and a store.
     #[inline(always)]
-    pub(crate) fn enter(&self) -> Option<Inside<'static>> {
-        let slot = self.slot();
-        // SAFETY: the slot was claimed under this thread's own number, the address of its thread-local, so no other thread
-        // is here; `Inside` values of a thread live within one call each, and a signal handler's call ends before the call
-        // it interrupted. The number is the plain one (`owner`): the kernel runs the writers' barrier on this thread.
+    pub(crate) fn enter(self, group: usize) -> Option<Inside<'static, Own>> {
+        let slot = self.slot()?;
+        // SAFETY: the slot was claimed under this thread's own number, so no other thread is here; `Inside` values of a
+        // thread live within one call each, and a signal handler's call ends before the call it interrupted. The number is
+        // the plain one (`owner`): the kernel runs the writers' barrier on this thread.
         slot.is_owned_by(self.number())
-            .then(|| unsafe { SHARED.slots.enter_slot_with(slot, || compiler_fence(SeqCst)) })
+            .then(|| unsafe { SHARED.slots.enter_slot_with(slot, group, || compiler_fence(SeqCst)) })
     }
 
-    /// The same for a thread's first, its first after a fork, and all without membarrier; `None` when all slots are taken.
+    /// As [`Mine::enter`] for a thread's first query, its first after a fork, and each without membarrier; `None` when all
+    /// slots are taken.
     #[cold]
     #[inline(never)]
-    pub(crate) fn enter_slowly(&self) -> Option<Inside<'static>> {
-        let slot = claim(self.number())?;
-        // SAFETY: as in `enter`, but that the barrier is the one that there is.
-        Some(unsafe { SHARED.slots.enter_slot(slot) })
+    pub(crate) fn enter_slowly(self, group: usize) -> Option<Inside<'static, Own>> {
+        let slot = self.claim()?;
+        // SAFETY: as in `enter`, but that the barrier is the domain's own.
+        Some(unsafe { SHARED.slots.enter_slot(slot, group) })
     }
 
-    fn number(&self) -> usize {
-        std::ptr::from_ref(self).addr()
+    /// Takes the calling thread inside all groups without a slot. Lock-free.
+    pub(crate) fn enter_crowd(self) -> Crowded {
+        let process = SHARED.process.load(Ordering::Relaxed);
+        Crowded { stay: Some(SHARED.crowd.enter(self.number().get())), process }
     }
 
-    /// Makes `slot`, claimed for `me` just now, the thread's in place of the one it had `before`. Unless a signal handler
-    /// has done the same in the meantime: then `slot` goes back, for one that no thread points to would never.
-    fn keep(&self, before: &'static Slot, slot: &'static Slot, me: usize) -> &'static Slot {
-        let pointer = |slot: &'static Slot| std::ptr::from_ref(slot).cast_mut();
-        let kept = self.slot.compare_exchange(pointer(before), pointer(slot), Ordering::Relaxed, Ordering::Relaxed);
-        let mine = self.slot();
+    /// The thread's slot; claimed if it has none, or lost it in a fork.
+    fn claim(self) -> Option<&'static ThreadSlot> {
+        /// Relaxed: only a hint. Slow entries that do not search for a slot, since a search has just found none.
+        static FULL: AtomicUsize = AtomicUsize::new(0);
+        /// As many.
+        const FULL_FOR: usize = 64;
+        let owner = owner(self.number());
+        let before = self.slot();
+        if let Some(slot) = before.filter(|slot| slot.is_owned_by(owner)) {
+            // Without membarrier; or a signal handler's work, just now.
+            return Some(slot);
+        }
+        let full = FULL.load(Ordering::Relaxed);
+        if full > 0 && SHARED.slots.used().len() == SLOTS {
+            FULL.store(full - 1, Ordering::Relaxed);
+            return None;
+        }
+        let used = SHARED.slots.used();
+        if used.iter().all(|slot| slot.owner().is_some()) {
+            free_abandoned(used);
+        }
+        // SAFETY: the number is this thread's alone while it lives, and it has no slot, or one that `keep` gives back.
+        let Some(slot) = (unsafe { SHARED.slots.claim(owner) }) else {
+            FULL.store(FULL_FOR, Ordering::Relaxed);
+            return None;
+        };
+        // Another thread may have been its owner.
+        slot.kept().recent.forget();
+        slot.kept().thread.store(kernel_thread(), Ordering::Release);
+        Some(self.keep(before, slot))
+    }
+
+    /// Makes `slot`, claimed just now, the thread's in place of the one it had `before`. Unless a signal handler has done so
+    /// in the meantime: then `slot` goes back, since no thread points to it.
+    fn keep(self, before: Option<&'static ThreadSlot>, slot: &'static ThreadSlot) -> &'static ThreadSlot {
+        let pointer = |slot: Option<&'static ThreadSlot>| {
+            slot.map_or(std::ptr::null_mut(), |slot| std::ptr::from_ref(slot).cast_mut())
+        };
+        let kept = self.0.compare_exchange(pointer(before), pointer(Some(slot)), Ordering::Relaxed, Ordering::Relaxed);
+        let Some(mine) = self.slot() else { return slot };
         // A handler's may be the same one: in a child that it forked.
         if kept.is_err() && !std::ptr::eq(mine, slot) {
-            SHARED.slots.release(slot, owner(me));
+            give_back(slot, owner(self.number()));
         }
         mine
     }
 }
 
-/// The calling thread's number: the address of its thread-local, which no other living thread has.
-pub(crate) fn me() -> usize {
-    MINE.with(Mine::number)
+/// A stay inside without a slot.
+pub(crate) struct Crowded {
+    stay: Option<Stay<'static>>,
+    /// The process that entered.
+    process: u32,
 }
 
-/// Under what number the thread `me` claims its slot: its own, or, if the kernel runs no barriers, another that is no
+impl Drop for Crowded {
+    fn drop(&mut self) {
+        if SHARED.process.load(Ordering::Relaxed) != self.process {
+            // A signal handler has forked and this is the child, whose counters were wiped.
+            std::mem::forget(self.stay.take());
+        }
+    }
+}
+
+/// The calling thread's number: the address of its word, which no other living thread has.
+pub(crate) fn me() -> NonZeroUsize {
+    // SAFETY: used in this call.
+    unsafe { Mine::of_this_thread() }.number()
+}
+
+/// The number under which the thread `me` claims its slot: its own, or, if the kernel runs no barriers, one that is no
 /// thread's and no reader's. So the owner of a slot says which entry is right.
-fn owner(me: usize) -> usize {
+fn owner(me: NonZeroUsize) -> NonZeroUsize {
     if SHARED.slots.barrier().is_registered() { me } else { me | FENCED }
 }
 
-/// A thread's number is the address of words.
+/// A thread's number is a multiple of 8.
 const FENCED: usize = 2;
 
-/// The thread's slot; claimed if it has none, or lost it in a fork.
-fn claim(me: usize) -> Option<&'static Slot> {
-    // A fork must never find a slot that it does not wipe.
-    SHARED.prepare();
-    let owner = owner(me);
-    let slot = MINE.with(|mine| {
-        let before = mine.slot();
-        if before.is_owned_by(owner) {
-            // Without membarrier; or a signal handler's work, just now.
-            return Some(before);
-        }
-        // Perhaps another process: what its parent knew is not about its own objects. Before there is a slot: a handler that
-        // finds one asks at once.
-        mine.recent.forget();
-        Some(mine.keep(before, SHARED.slots.claim(owner)?, me))
-    })?;
-    if let Some(key) = exit_key() {
-        // SAFETY: the key was made below and is never deleted; the value is not dereferenced as what it points to.
-        unsafe { libc::pthread_setspecific(key, std::ptr::without_provenance_mut::<c_void>(me)) };
-    }
-    Some(slot)
+/// The kernel's number of the calling thread.
+fn kernel_thread() -> u32 {
+    rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned()
 }
 
-/// The key whose destructor gives a thread's slot back. No `Once`: a fork in the middle of one would leave the child
-/// waiting for a thread it does not have. Two threads may each make a key; the first to say so wins.
-fn exit_key() -> Option<libc::pthread_key_t> {
-    /// The key plus 1; 0 is none. Relaxed: a key is a number, nothing lies behind it.
-    static KEY: AtomicU64 = AtomicU64::new(0);
-    if let Some(known) = KEY.load(Ordering::Relaxed).checked_sub(1) {
-        return libc::pthread_key_t::try_from(known).ok();
-    }
-    let mut key = 0;
-    // SAFETY: `key` is a valid place for the result; the destructor is a function of this library, which is never
-    // unloaded (linked `nodelete`).
-    if unsafe { libc::pthread_key_create(&raw mut key, Some(leave)) } != 0 {
-        return None;
-    }
-    match KEY.compare_exchange(0, u64::from(key) + 1, Ordering::Relaxed, Ordering::Relaxed) {
-        Ok(_) => Some(key),
-        Err(first) => {
-            // SAFETY: made above, and no thread has set a value for it.
-            unsafe { libc::pthread_key_delete(key) };
-            libc::pthread_key_t::try_from(first - 1).ok()
-        }
-    }
+/// Gives back a slot that `owner` has and no thread will enter again.
+fn give_back(slot: &ThreadSlot, owner: NonZeroUsize) {
+    // Before the slot is free: the number must not meet the next owner.
+    slot.kept().thread.store(0, Ordering::Release);
+    // SAFETY: the caller's promise.
+    unsafe { SHARED.slots.release(slot, owner) };
 }
 
-/// Runs when a thread that claimed a slot ends.
-extern "C" fn leave(me: *mut c_void) {
-    let me = me.addr();
-    MINE.with(|mine| {
-        let slot = mine.slot();
-        mine.slot.store((&raw const NOBODYS).cast_mut(), Ordering::Relaxed);
-        SHARED.slots.release(slot, owner(me));
-    });
+/// Slots that one call of [`free_abandoned`] asks the kernel about.
+const ASKED: usize = 8;
+
+/// Gives back slots of threads that have ended: looks at some of `used`, others in the next call. One thread at a time
+/// does this, the others go on without. Wait-free; a system call for each slot.
+#[cold]
+#[inline(never)]
+fn free_abandoned(used: &'static [ThreadSlot]) {
+    /// Relaxed: where to go on; any place is right.
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    // Acquire, Release: slots are freed by one thread at a time, so that no slot is freed for an owner before the present
+    // one.
+    if used.is_empty() || SHARED.freeing.swap(1, Ordering::Acquire) != 0 {
+        return;
+    }
+    let start = NEXT.fetch_add(ASKED, Ordering::Relaxed) % used.len();
+    for slot in used.iter().cycle().skip(start).take(ASKED.min(used.len())) {
+        let Some(owner) = slot.owner() else { continue };
+        // Acquire: pairs with the store in `claim`. 0 while the owner is between its claim and that store.
+        let thread = slot.kept().thread.load(Ordering::Acquire);
+        if thread != 0 && has_ended(thread) {
+            give_back(slot, owner);
+        }
+    }
+    SHARED.freeing.store(0, Ordering::Release);
+}
+
+/// Whether this process has no such thread any more. An error other than that is a thread that may live.
+fn has_ended(thread: u32) -> bool {
+    let process = rustix::process::getpid().as_raw_nonzero().get();
+    // SAFETY: signal 0 is sent to no thread; the call only looks whether it could be.
+    let sent = unsafe { libc::syscall(libc::SYS_tgkill, process, thread, 0) };
+    sent == -1 && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A thread's first query, with a signal handler that asks right after its claim: whichever of the two slots is the
-    /// thread's, the other is free.
-    #[test]
-    fn a_handler_in_the_middle_of_a_claim_costs_no_slot() {
-        let claims = || {
-            MINE.with(|mine| {
-                let before = mine.slot();
-                SHARED.prepare();
-                let owner = owner(me());
-                let slot = SHARED.slots.claim(owner)?;
-                if mine.enter_slowly().is_none() {
-                    SHARED.slots.release(slot, owner);
-                    return None;
-                }
-                let handlers = mine.slot();
-                let kept = mine.keep(before, slot, me());
-                assert!(std::ptr::eq(kept, mine.slot()) && kept.is_owned_by(owner));
-                let other = if std::ptr::eq(kept, slot) { handlers } else { slot };
-                assert!(!std::ptr::eq(kept, other) && !other.is_owned_by(owner));
-                // And a claim that begins after the handler's takes no other.
-                assert!(claim(me()).is_some_and(|again| std::ptr::eq(again, kept)));
-                Some(())
-            })
-        };
-        // The other test has all slots for a moment.
-        while std::thread::spawn(claims).join().unwrap().is_none() {}
-    }
-
-    #[test]
-    fn slots_come_back_when_threads_end_and_run_out_aloud() {
-        for _ in 0..10 {
-            std::thread::scope(|scope| {
-                let enter = || MINE.with(|mine| mine.enter_slowly().is_some());
-                let inside: Vec<_> = (0..4).map(|_| scope.spawn(enter)).collect();
-                assert!(inside.into_iter().all(|thread| thread.join().unwrap()));
-            });
-        }
-        let barrier = std::sync::Barrier::new(SLOTS + 4);
-        let got = std::thread::scope(|scope| {
-            let hold = || {
-                let got = MINE.with(|mine| mine.enter_slowly().is_some());
-                barrier.wait();
-                got
-            };
-            let threads: Vec<_> = (0..SLOTS + 4).map(|_| scope.spawn(hold)).collect();
-            threads.into_iter().filter(|_| true).map(|thread| thread.join().unwrap()).filter(|got| *got).count()
-        });
-        assert!(got <= SLOTS && got > 0, "{got}");
-    }
-}
+mod tests;

@@ -14,10 +14,10 @@ use hsakmt_core::aperture::{Aperture, Layout};
 use hsakmt_core::epoch::slots::{Fences, Slots};
 use hsakmt_core::flags::MemFlags;
 use hsakmt_core::info::PointerType;
+use hsakmt_core::internals::Recent;
 use hsakmt_core::node::NodeId;
 use hsakmt_core::objects::Object;
 use hsakmt_core::pool::Heap;
-use hsakmt_core::recent::Recent;
 use hsakmt_core::registry::{Registry, Writer};
 
 /// Asked about, and freed in the middle. Its neighbour has the same place.
@@ -46,9 +46,11 @@ fn write<T>(verb: impl FnOnce(&mut Writer<'static, Slots<4, Fences>, Heap>) -> T
 
 /// A question as the C entry asks it; the user data, 0 for nothing. In single steps if `stepped`.
 fn ask(owner: usize, address: usize, stepped: bool) -> usize {
-    let slot = REGISTRY.domain().claim(owner).expect("a slot");
+    let owner = std::num::NonZeroUsize::new(owner).expect("a number");
+    // SAFETY: the thread and its handler give different numbers, and each gives its slot back.
+    let slot = unsafe { REGISTRY.domain().claim(owner) }.expect("a slot");
     // SAFETY: the slot was claimed just now, by this thread or its handler, and the guard goes before anything else.
-    let guard = unsafe { REGISTRY.domain().enter_slot(slot) };
+    let guard = unsafe { REGISTRY.domain().enter_slot(slot, 0) };
     // SAFETY: `guard` keeps what is read until it is dropped.
     let snapshot = unsafe { REGISTRY.current() }.expect("open");
     if stepped {
@@ -62,7 +64,8 @@ fn ask(owner: usize, address: usize, stepped: bool) -> usize {
         unsafe { core::arch::asm!("pushfq", "and qword ptr [rsp], 0xfffffffffffffeff", "popfq") };
     }
     drop(guard);
-    REGISTRY.domain().release(slot, owner);
+    // SAFETY: the owner, outside.
+    unsafe { REGISTRY.domain().release(slot, owner) };
     told
 }
 

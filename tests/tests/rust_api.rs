@@ -11,7 +11,7 @@ use hsakmt_core::error::Error;
 use hsakmt_core::flags::MemFlags;
 use hsakmt_core::info::PointerType;
 use hsakmt_core::node::NodeId;
-use hsakmt_core::registry::MAX_WAITING;
+use hsakmt_core::registry::RETIRED_LIMIT;
 use hsakmt_kfd::sim::embedded::EmbeddedMachine;
 use hsakmt_tests::embedded::open_once;
 
@@ -347,11 +347,15 @@ fn a_session_outlives_a_close_and_says_so() {
     assert_eq!(session.query_pointer(start).unwrap().kind, PointerType::Unknown);
 }
 
+/// Writes that retire several times what [`an_answer_that_panics_leaves_the_thread_outside`] lets wait.
+const WRITES: usize = 10_000;
+
 /// A thread that stayed inside would hold every later version back, until the writer has too many.
 #[test]
 fn an_answer_that_panics_leaves_the_thread_outside() {
     let turn = open();
     let start = turn.allocate(GPU, PAGE, VRAM).unwrap();
+    turn.limit_retired(1 << 20).unwrap();
     let ask = || std::panic::AssertUnwindSafe(|| turn.query_pointer(start, |info| panic!("{} bytes", info.size)));
     std::thread::scope(|scope| {
         // Its first question, one that is noted, and one that is remembered.
@@ -359,11 +363,12 @@ fn an_answer_that_panics_leaves_the_thread_outside() {
         assert_eq!(scope.spawn(asks).join().unwrap(), 3);
         let asks_and_writes = || {
             (0..3).for_each(|_| assert!(std::panic::catch_unwind(ask()).is_err()));
-            (0..2 * MAX_WAITING).try_for_each(|word| turn.set_user_data(start, word))
+            (0..=WRITES).try_for_each(|word| turn.set_user_data(start, word))
         };
         assert_eq!(scope.spawn(asks_and_writes).join().unwrap(), Ok(()));
     });
-    assert_eq!(turn.query_pointer(start, |info| info.user_data), Ok(2 * MAX_WAITING - 1));
+    assert_eq!(turn.query_pointer(start, |info| info.user_data), Ok(WRITES));
+    turn.limit_retired(RETIRED_LIMIT).unwrap();
 }
 
 #[test]

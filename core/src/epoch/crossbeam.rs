@@ -114,7 +114,7 @@ unsafe impl Domain for Crossbeam {
         }
     }
 
-    fn grace(&self) -> Periods<'_> {
+    unsafe fn grace(&self) -> Periods<'_> {
         Periods {
             handle: self.collector.register(),
             asked: &self.asked,

@@ -9,16 +9,23 @@
 //! | [`Crossbeam`](crossbeam::Crossbeam) (default, needs `alloc`) | lock-free to open, wait-free to repin | an epoch of crossbeam-epoch | Rust sessions |
 //! | [`Slots`](slots::Slots) | wait-free: one plain store to the reader's own line | a barrier on all threads | the C interface, no allocator |
 
+mod barrier;
 #[cfg(feature = "alloc")]
 pub mod crossbeam;
+mod crowd;
 pub mod slots;
+
+#[doc(hidden)]
+pub use crowd::{Crowd, Emptied, Stay};
 
 /// Keeps track of readers.
 ///
 /// # Safety
-/// Once [`Grace::passed`] says so for a period, no reader that entered before the period began is still inside; and a
-/// reader that enters later sees every store made before it began. A reader whose guard is not inside
-/// ([`Domain::is_inside`]) is no reader.
+/// - Once [`Grace::passed`] is true for a period, no reader that entered before the period began is still inside; and a
+///   reader that enters later sees every store made before it began.
+/// - When [`Grace::alone`] is true, no reader is inside, the calling thread included; and a reader that enters later sees
+///   every store made before the call.
+/// - A reader whose guard is not inside ([`Domain::is_inside`]) does not count.
 pub unsafe trait Domain: Sync {
     /// A reader's place in the domain, one per thread.
     type Local<'d>
@@ -51,7 +58,11 @@ pub unsafe trait Domain: Sync {
     }
 
     /// The writer's side. Several writers may share a domain.
-    fn grace(&self) -> Self::Grace<'_>;
+    ///
+    /// # Safety
+    /// Fewer than 256 periods are begun by this value while an earlier one of it has not passed. Periods have numbers of a
+    /// word's size: begun without end, they would come round to that of a reader that stays inside.
+    unsafe fn grace(&self) -> Self::Grace<'_>;
 }
 
 /// How often a writer looks again where nothing better than spinning is known.
@@ -74,14 +85,15 @@ pub trait Grace {
     /// Whether the period has passed. Never waits.
     fn passed(&mut self, period: usize) -> bool;
 
-    /// Lets time pass while a writer at its cap waits for readers; `attempt` counts from 0. Whether it may try again.
+    /// Lets time pass while a writer at its limit waits for readers; `attempt` counts from 0. Returns whether it may try
+    /// again.
     fn pause(&mut self, attempt: usize) -> bool {
         crate::primitive::spin_loop();
         attempt < PATIENCE
     }
 
-    /// Whether there is no reader but the calling thread, which is outside: then everything retired before this call
-    /// may be reused at once. A domain that cannot tell says no.
+    /// Whether no reader is inside and the calling thread is the only one that could be: then everything retired before
+    /// this call may be reused at once. A domain that cannot tell answers false.
     fn alone(&mut self) -> bool {
         false
     }

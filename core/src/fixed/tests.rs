@@ -129,8 +129,8 @@ fn play(steps: impl IntoIterator<Item = (usize, bool, bool)>) {
         }
     }
     check(registry, &alive);
-    shape(writer.snapshot().objects(Aperture::Svm)).check(alive.len());
-    shape(writer.snapshot().userptrs()).check(alive.values().filter(|userptr| **userptr).count());
+    shape(writer.version().objects(Aperture::Svm)).check(alive.len());
+    shape(writer.version().userptrs()).check(alive.values().filter(|userptr| **userptr).count());
 }
 
 fn all(order: impl Iterator<Item = usize> + Clone) -> impl Iterator<Item = (usize, bool, bool)> + Clone {
@@ -170,7 +170,7 @@ fn the_capacity_fits_in_the_emptiest_leaves() {
     }
     (0..=pairs).for_each(|pair| insert(&mut writer, leaf(2 * pair).nth(7).unwrap() + 1, false).unwrap());
     let objects = writer.snapshot().iter().count();
-    let shape = shape(writer.snapshot().objects(Aperture::Svm));
+    let shape = shape(writer.version().objects(Aperture::Svm));
     assert!(objects <= OBJECTS && shape.leaves * 13 >= objects * 2, "{shape:?} of {objects}: not the emptiest");
     shape.check(objects);
 }
@@ -210,7 +210,7 @@ fn a_high_tree_holds_its_size() {
             }
         }
         if step % 10 == 0 {
-            let shape = shape(writer.snapshot().objects(Aperture::Svm));
+            let shape = shape(writer.version().objects(Aperture::Svm));
             shape.check(there.len());
             highest = highest.max(shape.height);
         }

@@ -103,6 +103,11 @@ impl<'r, V: Driver, D: Domain, M: Memory> Manager<'r, V, D, M> {
         &self.writer
     }
 
+    /// See [`Writer::limit_retired`].
+    pub fn limit_retired(&mut self, bytes: usize) {
+        self.writer.limit_retired(bytes);
+    }
+
     /// Shows the newest version to readers.
     pub fn show(&mut self) {
         self.writer.open();

@@ -72,6 +72,11 @@ impl AtomicUsize {
     }
 
     #[track_caller]
+    pub fn fetch_sub(&self, value: usize, at: Ordering) -> usize {
+        self.0.fetch_sub(value, order(at, Missing::Both))
+    }
+
+    #[track_caller]
     pub fn fetch_max(&self, value: usize, at: Ordering) -> usize {
         self.0.fetch_max(value, order(at, Missing::Both))
     }

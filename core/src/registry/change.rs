@@ -10,10 +10,10 @@ use crate::epoch::Domain;
 use crate::error::{Error, Result};
 use crate::pool::Memory;
 use crate::record::Record;
-use crate::snapshot::Snapshot;
 use crate::tree::edit::Edit;
 use crate::tree::{ByAddress, LAST_KEY, Order, Root};
 use crate::userptr::ByUserptr;
+use crate::version::Version;
 
 impl<D: Domain, M: Memory> Writer<'_, D, M> {
     /// Adds an object and publishes. Both indexes at once for a userptr.
@@ -66,7 +66,7 @@ impl<D: Domain, M: Memory> Writer<'_, D, M> {
         objects: impl FnOnce(&mut Edit<'_>, Root<ByAddress>) -> Result<Root<ByAddress>>,
         userptrs: impl FnOnce(&mut Edit<'_>, Root<ByUserptr>) -> Result<Root<ByUserptr>>,
     ) -> Result<()> {
-        let mut next = *self.snapshot();
+        let mut next = *self.version();
         let mut edit = Edit { nodes: &mut self.pools.nodes, limbo: &mut self.retired.trees };
         let root = objects(&mut edit, next.root(aperture))?;
         if record.is_userptr() {
@@ -82,7 +82,7 @@ impl<D: Domain, M: Memory> Writer<'_, D, M> {
         self.publish(next)
     }
 
-    fn set_gpuvm(&mut self, next: &mut Snapshot, position: u8, root: Root<ByAddress>) -> Result<()> {
+    fn set_gpuvm(&mut self, next: &mut Version, position: u8, root: Root<ByAddress>) -> Result<()> {
         let mut roots = next.gpuvm_roots();
         *roots.get_mut(usize::from(position)).ok_or(Error::Failed)? = root;
         let made = self.pools.gpuvms.make(roots).ok_or(Error::NoMemory)?;
@@ -98,7 +98,7 @@ impl<D: Domain, M: Memory> Writer<'_, D, M> {
         layout.settle();
         self.reserve_plain(1)?;
         self.top_up_layouts()?;
-        let mut next = *self.snapshot();
+        let mut next = *self.version();
         let old = core::mem::replace(&mut next.layout, self.pools.layouts.make(layout).ok_or(Error::NoMemory)?);
         // SAFETY: from this pool; the version that used it is being replaced, and retired no later than its layout.
         unsafe { self.retired.layouts.push(old) };

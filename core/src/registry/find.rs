@@ -12,7 +12,7 @@ use crate::tree::node::Key;
 
 /// How a writer asks for an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub(crate) enum Wanted {
     /// At the address, whatever its size, if that is unambiguous (size 0 in C).
     Any,
     /// At the address, with this size if it is a userptr.
@@ -30,7 +30,7 @@ impl<D: Domain, M: Memory> Writer<'_, D, M> {
     /// The same without copying the record.
     #[inline]
     pub(crate) fn locate(&self, address: usize, wanted: Wanted) -> Option<(Aperture, &Record)> {
-        let (snapshot, layout) = (self.snapshot(), self.layout());
+        let (snapshot, layout) = (self.version(), self.layout());
         let route = layout.route(address);
         let userptr = || match wanted {
             Wanted::Any => snapshot.userptrs().only_at(address),
@@ -61,7 +61,7 @@ impl<D: Domain, M: Memory> Writer<'_, D, M> {
     /// offset and, if one is given, its size.
     fn locate_object(&self, aperture: Aperture, address: usize, wanted: Wanted) -> Option<&Record> {
         if wanted == Wanted::Range {
-            return self.snapshot().inside(aperture, address);
+            return self.version().inside(aperture, address);
         }
         let page = self.layout().page;
         let record = self.locate_start(aperture, page.floor(address))?;
@@ -71,7 +71,7 @@ impl<D: Domain, M: Memory> Writer<'_, D, M> {
     }
 
     fn locate_start(&self, aperture: Aperture, start: usize) -> Option<&Record> {
-        self.snapshot().objects(aperture).floor(start).filter(|record| record.start == start)
+        self.version().objects(aperture).floor(start).filter(|record| record.start == start)
     }
 
     /// Of several userptrs that share a base, the smallest: what the manager's Deregister and Free end first.
@@ -79,7 +79,7 @@ impl<D: Domain, M: Memory> Writer<'_, D, M> {
         if !self.layout().route(address).userptr {
             return None;
         }
-        self.snapshot().userptrs().smallest_at(address).map(|record| (Aperture::Svm, *record))
+        self.version().userptrs().smallest_at(address).map(|record| (Aperture::Svm, *record))
     }
 
     /// The object of an address index that starts at `start`.
@@ -89,11 +89,11 @@ impl<D: Domain, M: Memory> Writer<'_, D, M> {
 
     /// The object of an address index that holds `address`.
     pub(crate) fn find_inside(&self, aperture: Aperture, address: usize) -> Option<Record> {
-        self.snapshot().inside(aperture, address).copied()
+        self.version().inside(aperture, address).copied()
     }
 
     /// The first object of an address index that starts at `from` or later.
     pub(crate) fn next(&self, aperture: Aperture, from: usize) -> Option<Record> {
-        self.snapshot().objects(aperture).ceil(from).copied()
+        self.version().objects(aperture).ceil(from).copied()
     }
 }

@@ -1,10 +1,14 @@
 //! Where versions get their nodes from and how they come back: the pools, what waits for readers, and the rule for when
 //! to ask about them.
 //!
-//! In: what a publish has replaced. Out: nodes for the next edits. Retired memory goes in batches: asking whether readers
-//! have left may interrupt every core, so it is done once per [`BATCH`] publishes; a writer that is alone takes everything
-//! back a [`HANDFUL`] at a time, while it is still in the cache. What never happens: memory reused under a reader, and a
+//! In: what a publish has replaced. Out: nodes for the next edits. Retired memory goes in batches: a grace period may
+//! interrupt every core, so one begins per [`BATCH`] publishes; a writer that is alone takes everything back every
+//! [`ALONE_INTERVAL`] publishes, while it is still in the cache. What never happens: memory reused under a reader, and a
 //! reader that pays for any of this.
+//!
+//! A reader that does not move holds a batch back, and all that is retired after it. When more than the limit waits
+//! ([`Writer::limit_retired`]), one write pauses for the reader ([`Grace::pause`]); after that writes fail at once, until a
+//! period passes.
 
 use super::Writer;
 use crate::aperture::Layout;
@@ -12,8 +16,8 @@ use crate::epoch::{Domain, Grace, NEVER};
 use crate::error::{Error, Result};
 use crate::list::{KEEP_EPOCHS, Lists};
 use crate::pool::{Chain, Memory, Pool};
-use crate::snapshot::{GpuvmRoots, Snapshot};
 use crate::tree::edit::{Limbo, Nodes};
+use crate::version::{GpuvmRoots, Version};
 
 /// Publishes per grace period, unless the domain says otherwise. A machine with small addresses has little memory.
 pub const BATCH: usize = match () {
@@ -23,11 +27,16 @@ pub const BATCH: usize = match () {
     _ => 8,
 };
 
-/// Batches whose leftovers may wait for readers before writes are refused.
-const MAX_BATCHES: usize = 32;
+/// Bytes of replaced memory that may wait for readers before writes are refused, unless [`Writer::limit_retired`] says
+/// otherwise. A machine with small addresses has little memory.
+pub const RETIRED_LIMIT: usize = match () {
+    _ if cfg!(any(test, loom)) => 256 << 10,
+    _ if cfg!(target_pointer_width = "64") => 256 << 20,
+    _ => 256 << 10,
+};
 
-/// Publishes whose leftovers may wait for readers before writes are refused, unless the domain has batches of its own.
-pub const MAX_WAITING: usize = MAX_BATCHES * BATCH;
+/// How often a write that may not pause tries to reclaim: crossbeam-epoch needs three attempts to end a period.
+const STALLED_ATTEMPTS: usize = 3;
 
 /// Periods that are begun when memory is short: as many as end the lists of the last publish, and one under way before.
 const EARLY_PERIODS: usize = KEEP_EPOCHS + 2;
@@ -38,8 +47,8 @@ pub(crate) const ENDING_EDITS: usize = 2;
 /// Waiting lists that a short period looks at.
 const EARLY_LISTS: usize = 8;
 
-/// Publishes between two questions whether there is any reader: the question costs as much as a small edit.
-const HANDFUL: usize = if cfg!(loom) {
+/// Publishes between two calls of [`Grace::alone`], which costs as much as a small edit.
+const ALONE_INTERVAL: usize = if cfg!(loom) {
     1
 } else if cfg!(test) {
     2
@@ -50,7 +59,7 @@ const HANDFUL: usize = if cfg!(loom) {
 /// What versions are made of, by size class.
 pub(super) struct Pools {
     pub(super) nodes: Nodes,
-    pub(super) snapshots: Pool<Snapshot>,
+    pub(super) snapshots: Pool<Version>,
     pub(super) layouts: Pool<Layout>,
     pub(super) gpuvms: Pool<GpuvmRoots>,
 }
@@ -95,7 +104,7 @@ impl Pools {
 /// What the newest version does not use, by size class.
 pub(super) struct Retired {
     pub(super) trees: Limbo,
-    pub(super) snapshots: Chain<Snapshot>,
+    pub(super) snapshots: Chain<Version>,
     pub(super) layouts: Chain<Layout>,
     pub(super) gpuvms: Chain<GpuvmRoots>,
     pub(super) publishes: usize,
@@ -111,6 +120,11 @@ impl Retired {
             publishes: 0,
         }
     }
+
+    /// Bytes that it holds.
+    fn bytes(&self) -> usize {
+        self.trees.bytes() + self.snapshots.bytes() + self.layouts.bytes() + self.gpuvms.bytes()
+    }
 }
 
 /// The writer's side of `D`.
@@ -118,8 +132,6 @@ type GraceOf<'r, D> = <D as Domain>::Grace<'r>;
 
 impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
     const BATCH: usize = if M::SCARCE { 1 } else { <GraceOf<'r, D> as Grace>::BATCH };
-    /// Where memory is scarce its end is the limit: who planned for a session held longer has the memory for it.
-    const MAX_WAITING: usize = if M::SCARCE { usize::MAX } else { MAX_BATCHES * Self::BATCH };
     /// Node lists of a scarce memory have no C callers.
     const KEEP_PUBLISHES: usize = if M::SCARCE { 0 } else { <GraceOf<'r, D> as Grace>::KEEP_PUBLISHES };
 
@@ -129,8 +141,18 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
     /// Edits kept in hand where memory is little: a verb that makes something leaves enough for one that ends it.
     pub(crate) const ENDING: usize = if Self::LITTLE { ENDING_EDITS } else { 0 };
 
+    /// Sets how many bytes of replaced memory may wait for readers ([`RETIRED_LIMIT`] by default). A writer may pass the
+    /// limit by what a few publishes retire. Has no effect where memory is scarce ([`Memory::SCARCE`]): there the
+    /// memory's end is the limit.
+    pub fn limit_retired(&mut self, bytes: usize) {
+        self.limit = bytes;
+    }
+
     /// Makes the next `edits` inserts, replacements and removals impossible to fail for want of memory.
-    /// [`Error::ReadersStalled`] when too much waits for a reader that does not move.
+    ///
+    /// # Errors
+    /// [`Error::ReadersStalled`] when more than the limit ([`Writer::limit_retired`]) waits for a reader that does not
+    /// move; [`Error::NoMemory`].
     pub fn reserve(&mut self, edits: usize) -> Result<()> {
         self.reserve_plain(edits.saturating_add(Self::ENDING))
     }
@@ -138,7 +160,7 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
     /// The same without a thought for what may have to end later.
     pub(crate) fn reserve_plain(&mut self, edits: usize) -> Result<()> {
         self.reclaim_at_times();
-        if self.retired.publishes >= Self::MAX_WAITING {
+        if self.over_limit {
             self.wait_for_readers()?;
         }
         self.top_up(edits)
@@ -147,7 +169,7 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
     /// The same for one replacement, which needs less.
     pub(crate) fn reserve_in_place(&mut self) -> Result<()> {
         self.reclaim_at_times();
-        if self.retired.publishes >= Self::MAX_WAITING {
+        if self.over_limit {
             self.wait_for_readers()?;
         }
         self.top_up_in_place()
@@ -203,13 +225,13 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
     /// Whether [`Writer::grow`] has nothing to do. Where memory is scarce it is asked first: pools never give blocks
     /// back, so what one of them takes because a look-up held something up for a moment would be missing in another.
     fn at_hand(&self, edits: usize) -> bool {
-        let (height, userptrs) = (self.snapshot().height(), self.snapshot().userptrs.height());
+        let (height, userptrs) = (self.version().height(), self.version().userptrs.height());
         self.pools.nodes.hold(edits, height, userptrs) && self.versions_at_hand(edits)
     }
 
     /// The same for [`Writer::grow_in_place`].
     fn at_hand_in_place(&self) -> bool {
-        let (height, userptrs) = (self.snapshot().height(), self.snapshot().userptrs.height());
+        let (height, userptrs) = (self.version().height(), self.version().userptrs.height());
         self.pools.nodes.hold_to_join(height, userptrs) && self.versions_at_hand(1)
     }
 
@@ -219,7 +241,7 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
     }
 
     fn grow_in_place(&mut self) -> Result<()> {
-        let (height, userptrs) = (self.snapshot().height(), self.snapshot().userptrs.height());
+        let (height, userptrs) = (self.version().height(), self.version().userptrs.height());
         self.pools.nodes.reserve_in_place(height, userptrs, &mut self.memory)?;
         self.grow_versions(1)?;
         if !self.pools.nodes.hold_to_join(height, userptrs) {
@@ -234,7 +256,7 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
     fn grow_versions(&mut self, edits: usize) -> Result<()> {
         self.pools.snapshots.reserve(edits, &mut self.memory)?;
         // Objects may still stand in an aperture that the newest layout does not have.
-        if self.layout().gpuvm_count > 0 || self.snapshot().gpuvm.is_some() {
+        if self.layout().gpuvm_count > 0 || self.version().gpuvm.is_some() {
             self.pools.gpuvms.reserve(edits, &mut self.memory)?;
         }
         Ok(())
@@ -242,48 +264,64 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
 
     #[inline(always)]
     fn grow(&mut self, edits: usize) -> Result<()> {
-        let (height, userptrs) = (self.snapshot().height(), self.snapshot().userptrs.height());
+        let (height, userptrs) = (self.version().height(), self.version().userptrs.height());
         if !self.pools.nodes.hold(edits, height, userptrs) {
             self.pools.nodes.reserve(edits, height, userptrs, &mut self.memory)?;
         }
         self.grow_versions(edits)
     }
 
+    /// Reclaims until less than the limit waits. Does not pause again after it has paused in vain.
     #[cold]
     fn wait_for_readers(&mut self) -> Result<()> {
         for attempt in 0.. {
             self.reclaim();
-            if self.retired.publishes < Self::MAX_WAITING {
+            if !self.over_limit {
+                self.stalled = false;
                 return Ok(());
             }
-            if !self.grace.pause(attempt) {
+            let again = if self.stalled { attempt < STALLED_ATTEMPTS } else { self.grace.pause(attempt) };
+            if !again {
                 break;
             }
         }
+        self.stalled = true;
         Err(Error::ReadersStalled)
     }
 
-    /// Reclaims once per [`HANDFUL`] publishes, or with each where memory is little.
+    /// Reclaims once per [`ALONE_INTERVAL`] publishes, or with each where memory is little.
     fn reclaim_at_times(&mut self) {
-        if Self::LITTLE || self.snapshot().generation.wrapping_sub(self.reclaimed) >= HANDFUL {
+        if Self::LITTLE || self.version().generation.wrapping_sub(self.reclaimed) >= ALONE_INTERVAL {
             self.reclaim();
         }
     }
 
     /// Takes back what has waited long enough, and starts the next period when a batch is full.
     fn reclaim(&mut self) {
-        self.reclaimed = self.snapshot().generation;
+        self.reclaimed = self.version().generation;
         if self.grace.alone() {
-            return self.reclaim_all();
-        }
-        self.end_period();
-        if self.waiting.is_none() && self.retired.publishes >= Self::BATCH {
-            self.begin_period();
-            if Self::LITTLE {
-                // Mostly it has passed by now.
-                self.end_period();
+            self.reclaim_all();
+        } else {
+            self.end_period();
+            if self.waiting.is_none() && self.is_batch() {
+                self.begin_period();
+                if Self::LITTLE {
+                    // Mostly it has passed by now.
+                    self.end_period();
+                }
             }
         }
+        self.over_limit = !M::SCARCE && self.waiting_bytes() > self.limit;
+    }
+
+    /// Whether what is retired is worth a period: it is a batch, or on its way to the limit.
+    fn is_batch(&self) -> bool {
+        self.retired.publishes >= Self::BATCH || (!M::SCARCE && self.retired.bytes() > self.limit / 2)
+    }
+
+    /// Bytes that wait for readers, or for their batch to be full.
+    fn waiting_bytes(&self) -> usize {
+        self.retired.bytes() + self.waiting.as_ref().map_or(0, |(_, batch)| batch.bytes())
     }
 
     /// Everything retired starts to wait.
@@ -341,9 +379,12 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
     /// A period has passed.
     fn turn(&mut self, publishes: usize) {
         self.passed += 1;
-        let generation = self.snapshot().generation;
+        let generation = self.version().generation;
         // A period begun early ends few publishes, and may end lists all the same. Where memory is scarce, few wait.
         let limit = if M::SCARCE { usize::MAX } else { publishes.max(EARLY_LISTS) };
         self.lists.reclaim(generation, self.passed, Self::KEEP_PUBLISHES, limit, &mut self.memory);
     }
 }
+
+#[cfg(all(test, feature = "alloc"))]
+mod tests;

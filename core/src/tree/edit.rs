@@ -37,6 +37,11 @@ impl Limbo {
     pub(crate) const fn new() -> Limbo {
         Limbo { leaves: Chain::new(), branches: Chain::new(), reaching: Chain::new() }
     }
+
+    /// Bytes that it holds.
+    pub(crate) fn bytes(&self) -> usize {
+        self.leaves.bytes() + self.branches.bytes() + self.reaching.bytes()
+    }
 }
 
 impl Nodes {

@@ -91,7 +91,7 @@ mod tests {
 
     /// How many entries each child has of the branch that `path` leads to from the top.
     fn entries<D: Domain, M: Memory>(writer: &Writer<'_, D, M>, path: &[usize]) -> Vec<usize> {
-        let tree = writer.snapshot().objects(Aperture::Svm);
+        let tree = writer.version().objects(Aperture::Svm);
         let (mut node, mut height) = tree.top().unwrap();
         for position in path {
             (node, height) = (tree.branch(node).child(*position).unwrap().node, height - 1);
@@ -134,6 +134,6 @@ mod tests {
         remove(&mut writer, HIGH + LEAF - 1..HIGH + LEAF);
         assert_eq!(entries(&writer, &[])[..3], [16, 8, 16]);
         assert_eq!(entries(&writer, &[1]), [1, 16, 16, 16, 16, 16, 16, 4]);
-        shape(writer.snapshot().objects(Aperture::Svm)).check(writer.snapshot().iter().count());
+        shape(writer.version().objects(Aperture::Svm)).check(writer.snapshot().iter().count());
     }
 }

@@ -1,10 +1,13 @@
 //! Domains that models need besides the two: one that knows when its writer is alone, as the C interface's does, and
 //! mutants that leave something out.
 
+use std::num::NonZeroUsize;
+
 use crossbeam_epoch::{Guard, LocalHandle};
 use hsakmt_core::epoch::crossbeam::{self, Crossbeam};
 use hsakmt_core::epoch::slots::{Barrier, Claim, Entered, Fences, Periods, Slots};
 use hsakmt_core::epoch::{Domain, Grace};
+use hsakmt_core::internals::{Crowd, Emptied, Stay};
 use hsakmt_core::primitive::{Ordering, fence};
 
 /// Slots whose writer takes everything back at once when there is no reader.
@@ -35,8 +38,9 @@ unsafe impl Domain for Lonely {
         Slots::refresh(guard);
     }
 
-    fn grace(&self) -> LonelyPeriods<'_> {
-        LonelyPeriods { domain: self, periods: self.0.grace() }
+    unsafe fn grace(&self) -> LonelyPeriods<'_> {
+        // SAFETY: by contract.
+        LonelyPeriods { domain: self, periods: unsafe { self.0.grace() } }
     }
 }
 
@@ -57,7 +61,62 @@ impl Grace for LonelyPeriods<'_> {
 
     fn alone(&mut self) -> bool {
         // The writer's thread reads nothing: no claim has this number.
-        self.domain.0.alone(1)
+        self.domain.0.alone(NonZeroUsize::MIN)
+    }
+}
+
+/// Readers that are counted.
+#[derive(Debug)]
+pub(crate) struct Crowded(Crowd);
+
+impl Crowded {
+    pub(crate) fn new() -> Crowded {
+        Crowded(Crowd::new())
+    }
+}
+
+/// A reader of [`Crowded`], by the number it enters under.
+#[derive(Debug)]
+pub(crate) struct Counted<'d>(&'d Crowd, usize);
+
+// SAFETY: `crowd`'s essay: readers enter before they load the root, and `begin` passes a full fence.
+unsafe impl Domain for Crowded {
+    type Local<'d> = Counted<'d>;
+    type Guard<'l> = Stay<'l>;
+    type Grace<'d> = CrowdedPeriods<'d>;
+
+    fn join(&self) -> Option<Counted<'_>> {
+        Some(Counted(&self.0, 1))
+    }
+
+    fn enter<'l>(local: &'l mut Counted<'_>) -> Stay<'l> {
+        local.0.enter(local.1)
+    }
+
+    fn refresh(_: &mut Stay<'_>) {}
+
+    unsafe fn grace(&self) -> CrowdedPeriods<'_> {
+        CrowdedPeriods { crowd: &self.0, emptied: Emptied::default(), begun: 0 }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct CrowdedPeriods<'d> {
+    crowd: &'d Crowd,
+    emptied: Emptied,
+    begun: usize,
+}
+
+impl Grace for CrowdedPeriods<'_> {
+    fn begin(&mut self) -> usize {
+        fence(Ordering::SeqCst);
+        self.emptied.reset();
+        self.begun += 1;
+        self.begun
+    }
+
+    fn passed(&mut self, _: usize) -> bool {
+        self.emptied.look(self.crowd)
     }
 }
 
@@ -121,8 +180,9 @@ unsafe impl<D: Domain> Domain for Hasty<D> {
         D::refresh(guard);
     }
 
-    fn grace(&self) -> Self::Grace<'_> {
-        HastyPeriods(self.0.grace())
+    unsafe fn grace(&self) -> Self::Grace<'_> {
+        // SAFETY: by contract.
+        HastyPeriods(unsafe { self.0.grace() })
     }
 }
 
@@ -167,7 +227,8 @@ unsafe impl Domain for PlainRepin {
         guard.repin();
     }
 
-    fn grace(&self) -> crossbeam::Periods<'_> {
-        self.0.grace()
+    unsafe fn grace(&self) -> crossbeam::Periods<'_> {
+        // SAFETY: by contract.
+        unsafe { self.0.grace() }
     }
 }

@@ -1,5 +1,6 @@
 //! What no order of the threads breaks.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use hsakmt_core::epoch::crossbeam::Crossbeam;
@@ -7,7 +8,7 @@ use hsakmt_core::epoch::slots::{Fences, Slots};
 use hsakmt_core::primitive::Watch;
 use hsakmt_core::registry::Registry;
 
-use super::domains::Lonely;
+use super::domains::{Crowded, Lonely};
 use super::pages::{two_pages, two_pages_interrupted};
 use super::{Seen, ask, beside_a_writer, explore, in_a_session, twice};
 
@@ -23,6 +24,11 @@ fn slots_one_question_at_a_time() {
 #[test]
 fn slots_in_a_session() {
     beside_a_writer(slots, &[in_a_session]);
+}
+
+/// A reader that queries once.
+fn once(registry: &Registry<Crowded>, seen: &Seen) {
+    seen.note(ask(&mut registry.readers().reader().expect("a place")));
 }
 
 /// A reader of the only slot, if it gets it; then the slot is free again.
@@ -43,11 +49,14 @@ pub(crate) fn one_slot_for_two() {
         let (domain, used) = (Arc::new(Slots::<1, Fences>::new(Fences)), Arc::new(Watch::new()));
         let claim = |owner: usize| {
             let (domain, used) = (Arc::clone(&domain), Arc::clone(&used));
+            let owner = NonZeroUsize::new(owner).expect("a number");
             move || {
-                let slot = domain.claim(owner)?;
+                // SAFETY: the other thread has another number, and this one gives the slot back.
+                let slot = unsafe { domain.claim(owner) }?;
                 used.write();
                 assert!(slot.is_owned_by(owner));
-                domain.release(slot, owner);
+                // SAFETY: the owner is outside.
+                unsafe { domain.release(slot, owner) };
                 Some(())
             }
         };
@@ -81,6 +90,21 @@ fn slots_two_pages_in_a_long_session() {
 #[test]
 fn slots_entered_by_a_handler_in_the_middle_of_an_entry() {
     two_pages_interrupted();
+}
+
+#[test]
+fn a_crowd_one_query_at_a_time() {
+    beside_a_writer(Crowded::new, &[twice]);
+}
+
+#[test]
+fn a_crowd_of_two_at_one_counter() {
+    beside_a_writer(Crowded::new, &[once, once]);
+}
+
+#[test]
+fn a_crowd_two_pages() {
+    two_pages(Crowded::new, 1, false);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use hsakmt_core::epoch::crossbeam::Crossbeam;
 use hsakmt_core::epoch::slots::Slots;
 use hsakmt_core::primitive::{Missing, mutate};
 
-use super::domains::{Hasty, HeavyOnly, LightOnly, Lonely, PlainRepin};
+use super::domains::{Crowded, Hasty, HeavyOnly, LightOnly, Lonely, PlainRepin};
 use super::holds::{one_slot_for_two, slots};
 use super::pages::two_pages;
 use super::{beside_a_writer, twice};
@@ -55,6 +55,24 @@ fn slots_stored_out_of_order() {
 #[test]
 fn slots_that_nobody_looks_at() {
     breaks(|| beside_a_writer(|| Hasty(slots()), &[twice]));
+}
+
+#[test]
+fn a_crowd_that_leaves_out_of_order() {
+    mutate(Missing::Both);
+    breaks(|| beside_a_writer(Crowded::new, &[twice]));
+}
+
+#[test]
+fn a_crowd_that_is_looked_at_out_of_order() {
+    mutate(Missing::Acquire);
+    breaks(|| beside_a_writer(Crowded::new, &[twice]));
+}
+
+#[test]
+fn a_crowd_that_does_not_fence() {
+    mutate(Missing::Fences);
+    breaks(|| beside_a_writer(Crowded::new, &[twice]));
 }
 
 #[test]

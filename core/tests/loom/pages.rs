@@ -7,6 +7,7 @@
 //! participant's first pin collects besides, and that fences in so many words.
 
 use std::cell::Cell;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize as Count, Ordering::Relaxed};
 
@@ -62,17 +63,18 @@ impl<D: Domain> Pages<D> {
 impl Pages<Slots<1, Fences>> {
     /// Asks once, interrupted between the entry's store and its fence by a handler that asks too. Both answers.
     fn read_interrupted(&self) -> Vec<usize> {
-        let slot = self.domain.claim(1).expect("a slot");
+        // SAFETY: no other claim; the domain ends with its slot.
+        let slot = unsafe { self.domain.claim(NonZeroUsize::MIN) }.expect("a slot");
         let mut handlers = 0;
         let interrupted = || {
             // SAFETY: a handler of the thread that claimed the slot, whose guard goes before the interrupted one's.
-            let inside = unsafe { self.domain.enter_slot(slot) };
+            let inside = unsafe { self.domain.enter_slot(slot, 0) };
             handlers = self.look();
             drop(inside);
             fence(Ordering::SeqCst);
         };
         // SAFETY: claimed above; the closure ends with the fence that `Fences` promises.
-        let inside = unsafe { self.domain.enter_slot_with(slot, interrupted) };
+        let inside = unsafe { self.domain.enter_slot_with(slot, 0, interrupted) };
         let own = self.look();
         drop(inside);
         vec![handlers, own]
@@ -134,7 +136,8 @@ fn beside_a_writer_of_pages<D: Domain + Send + 'static>(
         let there = Box::into_raw(Box::new(Pages { domain: domain(), root: AtomicUsize::new(0), pages }));
         // SAFETY: it lives until its last line below, and the writer has ended before that.
         let pages: &'static Pages<D> = unsafe { &*there };
-        let mut grace = pages.domain.grace();
+        // SAFETY: two periods in all.
+        let mut grace = unsafe { pages.domain.grace() };
         // A writer that has been at work: crossbeam's first pin is not like the others.
         let before = grace.begin();
         while !grace.passed(before) {}

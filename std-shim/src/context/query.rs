@@ -2,27 +2,31 @@
 //!
 //! | function | for | calls in its middle |
 //! |---|---|---|
-//! | `find` | what the thread asked before | where its thread-local is |
+//! | `find` | what the thread has asked before | none |
 //! | `walk` | the SVM aperture without userptrs | none |
 //! | `walk_whole` | every other address; noting what was found | parts of the look-up |
-//! | `find_slowly` | a thread's first question; each without membarrier | anything |
+//! | `find_slowly` | a thread's first query; each without membarrier; all slots taken | anything but malloc and a lock |
 //!
 //! Each ends by calling the next: a function that calls nothing in its middle saves no registers, which is a fifth of
-//! what a repeated question costs.
+//! what a repeated query costs.
 
-use hsakmt_core::epoch::slots::Inside;
 use hsakmt_core::error::{Error, Result};
 use hsakmt_core::info::PointerInfo;
-use hsakmt_core::recent::Recent;
+use hsakmt_core::internals::{Inside, Recent};
 use hsakmt_core::snapshot::Snapshot;
 
 use super::Context;
-use crate::thread::{self, Mine};
+use crate::shared::SHARED;
+use crate::thread::{Mine, Own};
 
 impl Context {
-    /// What `address` belongs to, or [`PointerInfo::UNKNOWN`]; `answer` sees it while it is protected.
+    /// Finds the allocation that contains `address`, or [`PointerInfo::UNKNOWN`], and calls `answer` with it while it is
+    /// protected.
     ///
-    /// Wait-free, O(log n), no system call and no allocation; a thread's first call registers its slot. Status:
+    /// Wait-free, O(log n), no system call and no allocation. A thread's first call claims a reader slot, with a few system
+    /// calls and without an allocation or a lock.
+    ///
+    /// # Errors
     /// [`Error::NotOpened`] before open, after the last close, and in a forked child that has not opened.
     #[doc(alias = "hsaKmtQueryPointerInfo")]
     #[inline(always)]
@@ -31,8 +35,8 @@ impl Context {
         self.find_or(address, answer, Err, Self::find_slowly)
     }
 
-    /// The same for C: `None` for nothing, and `failed` makes an answer of an error. Neither may panic: nothing here unwinds,
-    /// so no place is made for it.
+    /// [`Context::query_pointer`] for C: `None` for an unknown address, and `failed` makes an answer of an error. Neither
+    /// may panic: nothing here unwinds, so no landing pad is made.
     #[inline(always)]
     pub(crate) fn find<T>(
         self,
@@ -44,37 +48,36 @@ impl Context {
         self.find_or(address, answer, failed, slowly)
     }
 
-    /// What a thread asks again is answered here. Everything else has functions of its own, so that this one needs few
-    /// registers.
+    /// Answers a repeated query. Everything else has functions of its own, so that this one needs few registers.
     #[inline(always)]
     fn find_or<T, A, F>(self, address: usize, answer: A, failed: F, slowly: impl FnOnce(Self, usize, A, F) -> T) -> T
     where
         A: FnOnce(Option<PointerInfo<'_>>) -> T,
         F: FnOnce(Error) -> T,
     {
-        // SAFETY: used in this call and in those that it ends with.
-        let mine = unsafe { thread::mine() };
-        let Some(inside) = mine.enter() else { return slowly(self, address, answer, failed) };
+        // SAFETY: used in this call.
+        let mine = unsafe { Mine::of_this_thread() };
+        let Some(inside) = mine.enter(self.index) else { return slowly(self, address, answer, failed) };
         // SAFETY: `inside` keeps this thread in the domain of all registries until the end of this function or of `walk`,
         // and the snapshot is not used past them.
         let Some(snapshot) = (unsafe { self.shelf.registry.current() }) else { return closed(inside, failed) };
-        // SAFETY: the thread's memory is for the primary context alone, and for one registry alone, of which a process
-        // has one; what a forked child's thread has of its parent's is of generations that the child never has
-        // (`context::PROCESS`), and mostly forgotten (`thread::claim`).
-        if let Some(known) = self.recent(mine).and_then(|recent| unsafe { snapshot.recall(address, recent) }) {
+        let recent = self.recent(&inside);
+        // SAFETY: the memory of last hits is used for the primary context alone, hence for one registry alone; it stands in
+        // this thread's slot, and forgot when the slot was claimed. A fork wipes it.
+        if let Some(known) = recent.and_then(|recent| unsafe { snapshot.recall(address, recent) }) {
             return answer(Some(known));
         }
-        Self::walk(inside, snapshot, address, self.recent(mine), answer)
+        Self::walk(inside, snapshot, address, recent, answer)
     }
 
-    /// What the thread asked before; of the primary context alone.
+    /// The thread's last hits; of the primary context alone.
     #[inline(always)]
-    fn recent(self, mine: &Mine) -> Option<&Recent> {
-        (self.index == 0).then_some(&mine.recent)
+    fn recent(self, inside: &Inside<'static, Own>) -> Option<&'static Recent> {
+        (self.index == 0).then_some(&inside.kept().recent)
     }
 
-    /// A thread's first question, or its first after a fork, and every one on a kernel without membarrier. With all slots taken
-    /// the writer's lock keeps the newest version where it is: blocking.
+    /// A thread's first query, or its first after a fork, and every one on a kernel without membarrier, or with all slots
+    /// taken. Lock-free; a thread's first one makes a few system calls.
     #[cold]
     #[inline(never)]
     fn find_slowly<T>(
@@ -83,15 +86,25 @@ impl Context {
         answer: impl FnOnce(Option<PointerInfo<'_>>) -> T,
         failed: impl FnOnce(Error) -> T,
     ) -> T {
+        if !SHARED.is_prepared() {
+            // No slot may be claimed before a fork wipes them, and there is nothing to find.
+            return failed(Error::NotOpened);
+        }
         // SAFETY: as in `find_or`.
-        let mine = unsafe { thread::mine() };
-        let Some(inside) = mine.enter_slowly() else {
-            let told = self.manage(|manager| Ok(answer(manager.writer().snapshot().find_pointer(address))));
-            return told.unwrap_or_else(failed);
+        let mine = unsafe { Mine::of_this_thread() };
+        let Some(inside) = mine.enter_slowly(self.index) else {
+            let _inside = mine.enter_crowd();
+            // SAFETY: the crowd keeps this thread in the domain until the end of this block.
+            let snapshot = unsafe { self.shelf.registry.current() };
+            return match snapshot {
+                Some(snapshot) => answer(snapshot.find_pointer(address)),
+                None => failed(Error::NotOpened),
+            };
         };
         // SAFETY: as in `find_or`.
         let Some(snapshot) = (unsafe { self.shelf.registry.current() }) else { return failed(Error::NotOpened) };
-        Self::walk(inside, snapshot, address, self.recent(mine), answer)
+        let recent = self.recent(&inside);
+        Self::walk(inside, snapshot, address, recent, answer)
     }
 
     /// `extern "C"` promises not to unwind.
@@ -107,12 +120,12 @@ impl Context {
         self.find_slowly(address, answer, failed)
     }
 
-    /// A question whose answer the thread does not remember, if it is a plain one. Like `find` a function without another
-    /// call in its middle, so that it needs no stack.
+    /// A query whose answer the thread does not remember, if it is of the plain kind. Like `find` it calls nothing in its
+    /// middle, so that it needs no stack.
     #[inline(never)]
     fn walk<T>(
-        inside: Inside<'_>,
-        snapshot: &Snapshot,
+        inside: Inside<'static, Own>,
+        snapshot: Snapshot<'_>,
         address: usize,
         recent: Option<&Recent>,
         answer: impl FnOnce(Option<PointerInfo<'_>>) -> T,
@@ -127,11 +140,11 @@ impl Context {
         }
     }
 
-    /// Every other question.
+    /// Every other query.
     #[inline(never)]
     fn walk_whole<T>(
-        _inside: Inside<'_>,
-        snapshot: &Snapshot,
+        _inside: Inside<'static, Own>,
+        snapshot: Snapshot<'_>,
         address: usize,
         recent: Option<&Recent>,
         answer: impl FnOnce(Option<PointerInfo<'_>>) -> T,
@@ -147,7 +160,7 @@ impl Context {
 /// Out of line, so that it shares nothing with the way of an answer.
 #[cold]
 #[inline(never)]
-fn closed<T>(inside: Inside<'_>, failed: impl FnOnce(Error) -> T) -> T {
+fn closed<T>(inside: Inside<'static, Own>, failed: impl FnOnce(Error) -> T) -> T {
     drop(inside);
     failed(Error::NotOpened)
 }

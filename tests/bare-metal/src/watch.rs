@@ -173,14 +173,14 @@ pub fn look(reader: &mut Reader<'static, Domain>, random: u32) {
         }
         let mut session = reader.session();
         match session.snapshot() {
-            Ok(snapshot) => table.compare(place, snapshot, chosen >> 8),
+            Ok(snapshot) => table.compare(place, &snapshot, chosen >> 8),
             Err(_) => table.any_wrong |= table.now[place].is_some(),
         }
     });
 }
 
 impl Table {
-    fn compare(&mut self, place: usize, snapshot: &Snapshot, random: usize) {
+    fn compare(&mut self, place: usize, snapshot: &Snapshot<'_>, random: usize) {
         let (old, pending) = (self.now[place], self.pending.filter(|(at, _)| *at == place));
         let addresses = addresses(place, old.or(pending.and_then(|(_, new)| new)), random);
         self.counts.asked += addresses.len() as u32;
@@ -202,7 +202,7 @@ impl Table {
         }
     }
 
-    fn report(&mut self, address: usize, snapshot: &Snapshot, went_back: bool) {
+    fn report(&mut self, address: usize, snapshot: &Snapshot<'_>, went_back: bool) {
         self.any_wrong = true;
         let PointerInfo { kind, user_data, .. } = snapshot.query_pointer(address);
         // Only the first few are kept.
@@ -228,7 +228,7 @@ pub fn addresses(place: usize, state: State, random: usize) -> [usize; 4] {
 /// The handler's look-up, by itself, so that its size can be measured.
 #[unsafe(no_mangle)]
 #[inline(never)]
-fn measured_query_pointer(snapshot: &Snapshot, address: usize) -> PointerInfo<'_> {
+fn measured_query_pointer(snapshot: &Snapshot<'_>, address: usize) -> PointerInfo<'_> {
     snapshot.query_pointer(address)
 }
 

@@ -11,13 +11,12 @@ use hsakmt_core::epoch::slots::{Fences, Slots};
 use hsakmt_core::error::Error;
 use hsakmt_core::flags::MemFlags;
 use hsakmt_core::info::{PointerInfo, PointerType};
-use hsakmt_core::list::MAX_LIST;
+use hsakmt_core::internals::Recent;
 use hsakmt_core::node::NodeId;
 use hsakmt_core::objects::Object;
 use hsakmt_core::pool::Heap;
 use hsakmt_core::reader::Reader;
-use hsakmt_core::recent::Recent;
-use hsakmt_core::registry::{Registry, Writer};
+use hsakmt_core::registry::{MAX_LIST, Registry, Writer};
 use hsakmt_core::snapshot::Snapshot;
 
 use super::input::Input;
@@ -67,14 +66,14 @@ fn play<D: Domain>(mut registry: Registry<D>, input: &mut Input<'_>) {
     while input.more() && steps < MOST_STEPS {
         let mut session = holder.session();
         let held = session.snapshot().ok();
-        let (edges, first) = (pair.twin.edges(), held.map(|held| answers(held, &pair.twin.edges())));
+        let (edges, first) = (pair.twin.edges(), held.as_ref().map(|held| answers(held, &pair.twin.edges())));
         for _ in 0..=input.below(HELD) {
             let mut asked = pair.step(input);
             asked.extend([input.hostile(), input.pick(&PLACES) + input.below(0x2_0000)]);
             pair.compare(&mut reader, &asked);
             steps += 1;
         }
-        assert_eq!(held.map(|held| answers(held, &edges)), first, "a held snapshot has changed");
+        assert_eq!(held.as_ref().map(|held| answers(held, &edges)), first, "a held snapshot has changed");
         drop(session);
         if input.once_in(4) {
             pair.churn(input);
