@@ -86,11 +86,11 @@ impl Recent {
         }
     }
 
-    /// As new: for a reader that changes its registry, finds itself in a forked child, or takes over from another thread.
+    /// Forgets all hits: for a reader that changes its registry, finds itself in a forked child, or takes over from another thread.
     pub fn forget(&self) {
         self.places.iter().for_each(|place| place.generation.store(0, Ordering::Relaxed));
         self.idle.store(0, Ordering::Relaxed);
-        self.patience.store(0, Ordering::Relaxed);
+        self.patience.store(PATIENCE, Ordering::Relaxed);
         self.noting.store(false, Ordering::Relaxed);
     }
 

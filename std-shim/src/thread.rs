@@ -198,7 +198,7 @@ impl std::fmt::Display for Held<'_> {
 
 /// The calling thread's word: where its slot is.
 #[derive(Clone, Copy)]
-pub(crate) struct Mine<'t>(&'t tls::Word<ThreadSlot>);
+pub(crate) struct Mine<'t>(&'t tls::Word);
 
 impl<'t> Mine<'t> {
     /// # Safety
@@ -215,17 +215,18 @@ impl<'t> Mine<'t> {
         std::ptr::NonNull::from(self.0).addr()
     }
 
+    /// Its slot, or [`tls::UNCLAIMED`].
     #[inline(always)]
-    fn slot(self) -> Option<&'static ThreadSlot> {
-        // SAFETY: the word is null or points to one of `SHARED`'s slots (`keep`), which are static.
-        unsafe { self.0.load(Ordering::Relaxed).as_ref() }
+    fn slot(self) -> &'static ThreadSlot {
+        // SAFETY: the word points to `UNCLAIMED` or one of `SHARED`'s slots (`keep`), which are static.
+        unsafe { &*self.0.load(Ordering::Relaxed) }
     }
 
-    /// Takes the calling thread inside `group`, if it has a slot and the kernel runs barriers. Wait-free: three compares, a
-    /// load and a store.
+    /// Takes the calling thread inside `group`, if it has a slot and the kernel runs barriers. Wait-free: two compares, a load
+    /// and a store.
     #[inline(always)]
     pub(crate) fn enter(self, group: usize) -> Option<Inside<'static, Own>> {
-        let slot = self.slot()?;
+        let slot = self.slot();
         // SAFETY: the slot was claimed under this thread's own number, so no other thread is here; `Inside` values of a
         // thread live within one call each, and a signal handler's call ends before the call it interrupted. The number is
         // the plain one (`owner`): the kernel runs the writers' barrier on this thread.
@@ -257,9 +258,9 @@ impl<'t> Mine<'t> {
         const FULL_FOR: usize = 64;
         let owner = owner(self.number());
         let before = self.slot();
-        if let Some(slot) = before.filter(|slot| slot.is_owned_by(owner)) {
+        if before.is_owned_by(owner) {
             // Without membarrier; or a signal handler's work, just now.
-            return Some(slot);
+            return Some(before);
         }
         let full = FULL.load(Ordering::Relaxed);
         if full > 0 && SHARED.slots.used().len() == SLOTS {
@@ -283,12 +284,10 @@ impl<'t> Mine<'t> {
 
     /// Makes `slot`, claimed just now, the thread's in place of the one it had `before`. Unless a signal handler has done so
     /// in the meantime: then `slot` goes back, since no thread points to it.
-    fn keep(self, before: Option<&'static ThreadSlot>, slot: &'static ThreadSlot) -> &'static ThreadSlot {
-        let pointer = |slot: Option<&'static ThreadSlot>| {
-            slot.map_or(std::ptr::null_mut(), |slot| std::ptr::from_ref(slot).cast_mut())
-        };
-        let kept = self.0.compare_exchange(pointer(before), pointer(Some(slot)), Ordering::Relaxed, Ordering::Relaxed);
-        let Some(mine) = self.slot() else { return slot };
+    fn keep(self, before: &'static ThreadSlot, slot: &'static ThreadSlot) -> &'static ThreadSlot {
+        let pointer = |slot: &'static ThreadSlot| std::ptr::from_ref(slot).cast_mut();
+        let kept = self.0.compare_exchange(pointer(before), pointer(slot), Ordering::Relaxed, Ordering::Relaxed);
+        let mine = self.slot();
         // A handler's may be the same one: in a child that it forked.
         if kept.is_err() && !std::ptr::eq(mine, slot) {
             give_back(slot, owner(self.number()));

@@ -1,4 +1,4 @@
-//! One word for each thread, zero when the thread begins, found without a call.
+//! One word for each thread, found without a call: where its reader slot is.
 //!
 //! `thread_local!` in a shared object that was loaded by dlopen(3) is found by `__tls_get_addr`, which allocates a
 //! thread's block with malloc on the thread's first access. A signal handler that interrupted malloc would then wait for
@@ -6,12 +6,22 @@
 //! before anything of this library runs, and its address is the thread pointer plus a constant. The static block has room
 //! for that in libraries that are loaded late: glibc keeps some 1.6 KiB.
 //!
+//! A thread's word begins as the address of [`UNCLAIMED`], a slot that no thread owns: so a query need not ask whether
+//! there is a slot at all.
+//!
 //! Where this module knows no way to say "initial-exec" it falls back to `thread_local!`, with the fault above.
 
-use core::sync::atomic::AtomicPtr;
+use std::sync::atomic::AtomicPtr;
+
+use hsakmt_core::internals::{Kept, Slot};
+
+use crate::thread::{Own, ThreadSlot};
+
+/// The slot of a thread that has none.
+pub(crate) static UNCLAIMED: ThreadSlot = Slot::free(Own::EMPTY);
 
 /// A thread's word. It has no destructor and is there for as long as its thread.
-pub(crate) type Word<T> = AtomicPtr<T>;
+pub(crate) type Word = AtomicPtr<ThreadSlot>;
 
 /// The symbol of the word, one for each version of the package that Cargo can link into one program.
 #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu", target_pointer_width = "64"))]
@@ -26,15 +36,16 @@ mod place {
     use core::arch::{asm, global_asm};
 
     global_asm!(
-        concat!(".pushsection .tbss.", symbol!(), ",\"awT\",@nobits"),
+        concat!(".pushsection .tdata.", symbol!(), ",\"awT\",@progbits"),
         ".balign 8",
         concat!(".globl ", symbol!()),
         concat!(".hidden ", symbol!()),
         concat!(".type ", symbol!(), ",@object"),
         concat!(".size ", symbol!(), ",8"),
         concat!(symbol!(), ":"),
-        ".zero 8",
+        ".quad {unclaimed}",
         ".popsection",
+        unclaimed = sym super::UNCLAIMED,
     );
 
     /// The address of the calling thread's word.
@@ -57,10 +68,10 @@ mod place {
 
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu", target_pointer_width = "64")))]
 mod place {
-    use core::sync::atomic::AtomicPtr;
+    use super::{UNCLAIMED, Word};
 
     thread_local! {
-        static WORD: AtomicPtr<()> = const { AtomicPtr::new(core::ptr::null_mut()) };
+        static WORD: Word = const { Word::new((&raw const UNCLAIMED).cast_mut()) };
     }
 
     #[inline(always)]
@@ -72,12 +83,12 @@ mod place {
 /// The calling thread's word. Wait-free.
 ///
 /// # Safety
-/// `'t` ends with the caller's call: with the thread the word is gone. All callers use one `T`.
+/// `'t` ends with the caller's call: with the thread the word is gone.
 #[inline(always)]
-pub(crate) unsafe fn word<'t, T>() -> &'t Word<T> {
-    let word = core::ptr::with_exposed_provenance::<Word<T>>(place::address());
-    // SAFETY: the address of eight bytes of the calling thread, aligned, zero at first, which by contract are used as this
-    // type alone; an `AtomicPtr` may be read while a signal handler of the thread changes it.
+pub(crate) unsafe fn word<'t>() -> &'t Word {
+    let word = std::ptr::with_exposed_provenance::<Word>(place::address());
+    // SAFETY: the address of eight bytes of the calling thread, aligned, made as such a word and never used as anything
+    // else; an `AtomicPtr` may be read while a signal handler of the thread changes it.
     unsafe { &*word }
 }
 
@@ -88,11 +99,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_thread_has_its_own_and_it_is_zero_at_first() {
+    fn each_thread_has_its_own_and_it_begins_unclaimed() {
         let look = || {
             // SAFETY: used here only.
-            let word = unsafe { word::<crate::thread::ThreadSlot>() };
-            (std::ptr::from_ref(word).addr(), word.load(Ordering::Relaxed).is_null())
+            let word = unsafe { word() };
+            (std::ptr::from_ref(word).addr(), std::ptr::eq(word.load(Ordering::Relaxed), &raw const UNCLAIMED))
         };
         let barrier = std::sync::Barrier::new(4);
         let seen: Vec<_> = std::thread::scope(|scope| {

@@ -59,7 +59,7 @@ const ALONE_LIMIT: usize = 4;
 #[derive(Debug)]
 #[repr(C)]
 pub struct Slots<const N: usize, B, K = ()> {
-    /// Counts grace periods.
+    /// Counts grace periods, in units of `Word::EPOCH`.
     epoch: AtomicUsize,
     /// High-water mark: the writer scans slots 0..used.
     used: AtomicUsize,
@@ -312,9 +312,8 @@ impl<const N: usize, B: Barrier, K: Kept> Grace for Periods<'_, N, B, K> {
         if !self.domain.barrier.heavy() {
             return NEVER;
         }
-        // Several writers may share a domain: each has its own period. Fewer bits than a word, as slots keep it; so it is
-        // never `NEVER`.
-        self.domain.epoch.fetch_add(1, Ordering::AcqRel).wrapping_add(1) & Word::<B>::LAST_EPOCH
+        // Several writers may share a domain: each has its own period. An even number, so never `NEVER`.
+        self.domain.epoch.fetch_add(Word::<B>::EPOCH, Ordering::AcqRel).wrapping_add(Word::<B>::EPOCH)
     }
 
     fn passed(&mut self, period: usize) -> bool {
@@ -334,8 +333,9 @@ mod tests {
     #[test]
     fn periods_pass_for_those_who_left_also_when_epochs_wrap() {
         for turn in [0, usize::MAX >> 2, usize::MAX >> 1, usize::MAX - (usize::MAX >> 2), usize::MAX] {
+            let turn = turn & !1;
             let domain: Slots<2, Fences> = Slots::new(Fences);
-            domain.epoch.store(turn.wrapping_sub(2), Ordering::Relaxed);
+            domain.epoch.store(turn.wrapping_sub(4), Ordering::Relaxed);
             let (mut old, mut new) = (domain.join().unwrap(), domain.join().unwrap());
             // SAFETY: no period is begun before the one before it has passed.
             let mut periods = unsafe { domain.grace() };

@@ -300,15 +300,15 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
     fn reclaim(&mut self) {
         self.reclaimed = self.version().generation;
         if self.grace.alone() {
-            self.reclaim_all();
-        } else {
-            self.end_period();
-            if self.waiting.is_none() && self.is_batch() {
-                self.begin_period();
-                if Self::LITTLE {
-                    // Mostly it has passed by now.
-                    self.end_period();
-                }
+            self.over_limit = false;
+            return self.reclaim_all();
+        }
+        self.end_period();
+        if self.waiting.is_none() && self.is_batch() {
+            self.begin_period();
+            if Self::LITTLE {
+                // Mostly it has passed by now.
+                self.end_period();
             }
         }
         self.over_limit = !M::SCARCE && self.waiting_bytes() > self.limit;

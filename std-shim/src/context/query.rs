@@ -32,6 +32,20 @@ impl Context {
     #[inline(always)]
     pub fn query_pointer<T>(self, address: usize, answer: impl FnOnce(PointerInfo<'_>) -> T) -> Result<T> {
         let answer = |found: Option<PointerInfo<'_>>| Ok(answer(found.unwrap_or(PointerInfo::UNKNOWN)));
+        if self.is_primary() {
+            // A constant: its index and its root need no register.
+            Context::primary().find_or(address, answer, Err, Self::find_slowly)
+        } else {
+            self.find_in_secondary(address, answer)
+        }
+    }
+
+    #[inline(never)]
+    fn find_in_secondary<T>(
+        self,
+        address: usize,
+        answer: impl FnOnce(Option<PointerInfo<'_>>) -> Result<T>,
+    ) -> Result<T> {
         self.find_or(address, answer, Err, Self::find_slowly)
     }
 
@@ -58,8 +72,8 @@ impl Context {
         // SAFETY: used in this call.
         let mine = unsafe { Mine::of_this_thread() };
         let Some(inside) = mine.enter(self.index) else { return slowly(self, address, answer, failed) };
-        // SAFETY: `inside` keeps this thread in the domain of all registries until the end of this function or of `walk`,
-        // and the snapshot is not used past them.
+        // SAFETY: `inside` keeps this thread in the group of this registry until the end of this function or of `walk`, and
+        // the snapshot is not used past them.
         let Some(snapshot) = (unsafe { self.shelf.registry.current() }) else { return closed(inside, failed) };
         let recent = self.recent(&inside);
         // SAFETY: the memory of last hits is used for the primary context alone, hence for one registry alone; it stands in

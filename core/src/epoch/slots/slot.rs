@@ -67,21 +67,19 @@ impl<K> Slot<K> {
 }
 
 /// How `active` is packed for a barrier `B`: from bit 0 up one bit that is set, [`Barrier::GROUP_BITS`] of the group, the
-/// epoch. The epoch's uppermost bits are lost.
+/// epoch. Epochs and periods count in units of [`Word::EPOCH`], so that packing is one OR.
 pub(super) struct Word<B>(PhantomData<B>);
 
 impl<B: Barrier> Word<B> {
-    /// Bits below the epoch.
-    const LOW: u32 = 1 + B::GROUP_BITS;
+    /// One epoch.
+    pub(super) const EPOCH: usize = 2 << B::GROUP_BITS;
     const GROUP: usize = ((1 << B::GROUP_BITS) - 1) << 1;
     /// The group of a reader that is in several.
-    pub(super) const EVERY: usize = Self::GROUP >> 1;
-    /// The largest epoch that comes back out.
-    pub(super) const LAST_EPOCH: usize = usize::MAX >> Self::LOW;
+    const EVERY: usize = Self::GROUP >> 1;
 
     #[inline(always)]
-    pub(super) const fn inside(epoch: usize, group: usize) -> usize {
-        (epoch << Self::LOW) | (group << 1) | 1
+    const fn inside(epoch: usize, group: usize) -> usize {
+        epoch | (group << 1) | 1
     }
 
     /// A word as `active`, its reader now in `group` too. The epoch stays: the older one protects no less.
@@ -93,10 +91,10 @@ impl<B: Barrier> Word<B> {
     /// Whether a reader with this word may hold what a writer of `group` retired before it began `period`.
     ///
     /// Epochs are compared around the end of their numbers, which 32 bits reach: the older of two is less than half of
-    /// them behind, since a writer begins no period while one of its own has not passed.
+    /// them behind, since a writer begins few periods while one of its own has not passed.
     #[inline(always)]
     pub(super) const fn holds(active: usize, group: usize, period: usize) -> bool {
-        let behind = (active & !(Self::GROUP | 1)).wrapping_sub(period << Self::LOW).cast_signed() < 0;
+        let behind = (active & !(Self::GROUP | 1)).wrapping_sub(period).cast_signed() < 0;
         Self::is_inside(active, group) && behind
     }
 
@@ -180,7 +178,10 @@ mod tests {
 
     #[test]
     fn a_word_holds_what_its_group_retired_after_it_entered() {
-        for (epoch, period) in [(0, 1), (5, 6), (usize::MAX >> 8, 0), (usize::MAX, 1)] {
+        const LAST: usize = usize::MAX & !(Word::<Grouped>::EPOCH - 1);
+        for (epoch, period) in
+            [(0, 1), (5, 6)].map(|(epoch, period)| (epoch << 8, period << 8)).into_iter().chain([(LAST, 0)])
+        {
             let active = Word::<Grouped>::inside(epoch, 3);
             assert!(Word::<Grouped>::holds(active, 3, period));
             assert!(!Word::<Grouped>::holds(active, 4, period), "another group's");
@@ -190,17 +191,17 @@ mod tests {
             assert_eq!(Word::<Grouped>::also_in(active, 3), active);
         }
         assert!(!Word::<Grouped>::holds(0, 3, 1));
-        assert!(Word::<Fences>::holds(Word::<Fences>::inside(1, 0), 0, 2));
+        assert!(Word::<Fences>::holds(Word::<Fences>::inside(2, 0), 0, 4));
     }
 
     #[test]
     fn an_inner_stay_in_another_group_is_seen_by_both_and_ends_as_it_began() {
-        let (slot, epoch) = (Slot::free(()), AtomicUsize::new(9));
+        let (slot, epoch) = (Slot::free(()), AtomicUsize::new(9 << 8));
         let outer = Inside::mark::<Grouped>(&slot, 1, &epoch);
         let alone = slot.active.load(Ordering::Relaxed);
         let inner = Inside::mark::<Grouped>(&slot, 2, &epoch);
         let both = slot.active.load(Ordering::Relaxed);
-        assert!(Word::<Grouped>::holds(both, 1, 10) && Word::<Grouped>::holds(both, 2, 10));
+        assert!(Word::<Grouped>::holds(both, 1, 10 << 8) && Word::<Grouped>::holds(both, 2, 10 << 8));
         drop(inner);
         assert_eq!(slot.active.load(Ordering::Relaxed), alone);
         drop(outer);
