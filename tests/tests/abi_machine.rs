@@ -5,6 +5,7 @@
 //! original, shows as a line that differs.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use hsakmt_tests::install::{Abi, Link, build, build_with, prefix, prefix_of, succeed};
 use hsakmt_tests::sim;
@@ -89,6 +90,41 @@ fn without_membarrier_all_is_the_same() {
         build_with(&prefix(), Link::Shared, &["-Wall", "-pthread"], &[&source(program)], &binary);
         succeed(sim::under(&["--svm", "off"], &launcher).arg(&binary));
     }
+}
+
+#[test]
+fn case_97_a_first_query_in_a_handler_reaches_neither_malloc_nor_a_lock() {
+    const NAME: &str = "abi_machine::case_97_a_first_query_in_a_handler_reaches_neither_malloc_nor_a_lock";
+    if let Some(reason) = sim::unavailable() {
+        return sim::skip(NAME, &reason);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let binary = folder.path().join("program");
+    let include = format!("-I{}", prefix().join("include").display());
+    let flags = ["-O1", "-Wall", "-Werror", &include, "-pthread"];
+    succeed(Command::new("cc").args(flags).arg(source("first_query.c")).arg("-o").arg(&binary).arg("-ldl"));
+    let library = prefix().join("lib/libhsakmt.so.1");
+    // No keys, more than those that need no memory, and all that a process can have.
+    for keys in ["0", "40", "2000"] {
+        succeed(sim::under(&["--svm", "off"], &binary).arg(&library).arg(keys));
+    }
+}
+
+/// The line on stderr says why, once.
+#[test]
+fn a_reader_that_stops_costs_its_own_context_one_pause_and_others_nothing() {
+    const NAME: &str = "abi_machine::a_reader_that_stops_costs_its_own_context_one_pause_and_others_nothing";
+    if let Some(reason) = sim::unavailable() {
+        return sim::skip(NAME, &reason);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let binary = folder.path().join("program");
+    build_with(&prefix(), Link::Shared, &["-Wall", "-Werror", "-pthread"], &[&source("stalled.c")], &binary);
+    let mut command = sim::under(&["--svm", "off"], &binary);
+    let said = succeed(command.env("HSAKMT_MAX_RETIRED_MIB", "1").env("HSAKMT_DEBUG_LEVEL", "3"));
+    let said = String::from_utf8_lossy(&said.stderr);
+    let reasons: Vec<&str> = said.lines().filter(|line| line.contains("NO_MEMORY")).collect();
+    assert!(matches!(reasons[..], [line] if line.contains("context 1") && line.contains("a query of thread")), "{said}");
 }
 
 #[test]
