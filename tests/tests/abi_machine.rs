@@ -124,7 +124,10 @@ fn a_reader_that_stops_costs_its_own_context_one_pause_and_others_nothing() {
     let said = succeed(command.env("HSAKMT_MAX_RETIRED_MIB", "1").env("HSAKMT_DEBUG_LEVEL", "3"));
     let said = String::from_utf8_lossy(&said.stderr);
     let reasons: Vec<&str> = said.lines().filter(|line| line.contains("NO_MEMORY")).collect();
-    assert!(matches!(reasons[..], [line] if line.contains("context 1") && line.contains("a query of thread")), "{said}");
+    assert!(
+        matches!(reasons[..], [line] if line.contains("context 1") && line.contains("a query of thread")),
+        "{said}"
+    );
 }
 
 #[test]
