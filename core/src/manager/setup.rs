@@ -333,8 +333,7 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         while let Some(record) = self.writer.next(aperture, from) {
             from = record.start.saturating_add(1);
             let gone = self.writer.reserve_to_end(1).and_then(|()| self.writer.remove(aperture, record.start)).is_ok();
-            let mapped = self.gpus(record.mapped).and_then(|gpus| GpuList::distinct(gpus.as_slice()));
-            let mapped = mapped.unwrap_or_default();
+            let mapped = GpuList::distinct(self.gpus(record.mapped).iter()).unwrap_or_default();
             if let Some(entry) = self.ledger.remove(record.id) {
                 for handle in entry.handles.iter().filter(|_| !mapped.is_empty()) {
                     let _ = self.driver.unmap(handle, mapped.as_slice());
