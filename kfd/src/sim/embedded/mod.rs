@@ -55,7 +55,7 @@ pub enum Space {
 struct Shared {
     world: World,
     renders: Vec<OwnedFd>,
-    /// What has been read of it, without and with the SVM API: a machine does not change.
+    /// What has been read of it since [`EmbeddedMachine::show`], without and with the SVM API.
     topologies: [Option<Topology>; 2],
 }
 
@@ -120,8 +120,9 @@ impl EmbeddedMachine {
         let machine = self.lock().world.machine().clone();
         let tree = Tree::create(&machine).map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EIO)))?;
         let facts = |minor: u32| {
-            let index = minor.checked_sub(Machine::render_minor(0)).and_then(|index| usize::try_from(index).ok());
-            let gpu = index.and_then(|index| machine.gpus.get(index)).ok_or(Errno(libc::ENOENT))?;
+            let mut shown = machine.shown();
+            let (_, gpu) =
+                shown.find(|(index, _)| Machine::render_minor(*index) == minor).ok_or(Errno(libc::ENOENT))?;
             Ok(Some(GpuFacts { pci_revision: gpu.revision, family_id: gpu.family, integrated: gpu.apu }))
         };
         let folder = tree.topology();
@@ -130,6 +131,16 @@ impl EmbeddedMachine {
             log::error!("{error}");
             Errno::INVAL
         })
+    }
+
+    /// From now on the kernel shows these GPUs and no others, in this node order: see [`Machine::show`]. What a process has
+    /// stays; of a GPU that is not shown nothing can be asked. `EINVAL` for an id that is no GPU of this machine or is
+    /// there twice.
+    pub fn show(&self, gpus: &[GpuId]) -> Result<(), Errno> {
+        let mut shared = self.lock();
+        shared.world.show(gpus).map_err(|_| Errno::INVAL)?;
+        shared.topologies = [None, None];
+        Ok(())
     }
 
     /// Sets or clears the faults to inject. Besides the ioctls' verbs there are `open`, `reserve` and `mmap` (whatever
