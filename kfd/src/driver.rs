@@ -19,6 +19,7 @@ use hsakmt_core::node::GpuId;
 
 use crate::device::{Device, RenderNode};
 use crate::host::HostSpace;
+use crate::maps;
 use crate::topology::Topology;
 
 /// An open KFD with all its GPUs.
@@ -76,6 +77,10 @@ impl KfdDriver {
 impl Driver for KfdDriver {
     fn reserve(&mut self, request: VaRequest) -> Result<usize, Errno> {
         self.space.reserve(request)
+    }
+
+    fn last_used(&mut self, range: Bounds) -> Option<usize> {
+        maps::last_used(range)
     }
 
     fn release(&mut self, address: usize, size: usize) {

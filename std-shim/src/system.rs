@@ -61,5 +61,5 @@ pub(crate) fn set_up(context: Context, manager: &mut ContextManager, topology: &
     }
     manager.driver().add_gpus(topology).map_err(|_| Error::Failed)?;
     context.remember(&manager.driver().fds());
-    topology.with_facts(|nodes| manager.set_up(nodes, &environment::at_set_up()))
+    Ok(topology.with_facts(|nodes| manager.set_up(nodes, &environment::at_set_up()))?)
 }
