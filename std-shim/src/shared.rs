@@ -44,6 +44,8 @@ pub(crate) struct Shared {
     /// 1 once this process has closed what a parent had open; `parting` is taken to do it.
     pub(crate) parted: AtomicU32,
     pub(crate) parting: Lock,
+    /// Taken to read or change the topology snapshots ([`crate::snapshots`]).
+    pub(crate) snapshots: Lock,
     /// 1 once the kernel wipes this memory at fork.
     wiping: AtomicU32,
 }
@@ -60,6 +62,7 @@ pub(crate) static SHARED: Shared = Shared {
     slots: Slots::new(Membarrier { registered: AtomicU32::new(0) }),
     parted: AtomicU32::new(0),
     parting: Lock::new(),
+    snapshots: Lock::new(),
     wiping: AtomicU32::new(0),
 };
 

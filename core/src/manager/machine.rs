@@ -39,7 +39,7 @@ impl Gfx {
 }
 
 /// What the topology says of a node.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeFacts<'a> {
     /// [`GpuId::NONE`] for a CPU.
     pub gpu_id: GpuId,

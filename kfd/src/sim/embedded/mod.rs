@@ -27,7 +27,7 @@ use super::memfd::{self, DeviceFile};
 use super::sysfs::Tree;
 use crate::device::TileConfig;
 use crate::opcode::Command;
-use crate::topology::{GpuFacts, Sources, Topology};
+use crate::topology::{GpuFacts, Sources, Topology, TopologyError};
 use crate::uapi::{self, GetAvailableMemoryArgs, GetClockCountersArgs, GetVersionArgs, SetXnackModeArgs};
 
 mod driver;
@@ -107,7 +107,7 @@ impl EmbeddedMachine {
 
     /// What the machine looks like, read once from the same files that a supervised program finds (a temporary
     /// directory). `svm_api` off hides the capability of every node.
-    pub fn topology(&self, svm_api: bool) -> Result<Topology, Errno> {
+    pub fn topology(&self, svm_api: bool) -> Result<Topology, TopologyError> {
         if let Some(known) = &self.lock().topologies[usize::from(svm_api)] {
             return Ok(known.clone());
         }
@@ -116,9 +116,10 @@ impl EmbeddedMachine {
         Ok(read)
     }
 
-    fn read_topology(&self, svm_api: bool) -> Result<Topology, Errno> {
+    fn read_topology(&self, svm_api: bool) -> Result<Topology, TopologyError> {
         let machine = self.lock().world.machine().clone();
-        let tree = Tree::create(&machine).map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EIO)))?;
+        let failed = |source| TopologyError::File { path: std::env::temp_dir(), source };
+        let tree = Tree::create(&machine).map_err(failed)?;
         let facts = |minor: u32| {
             let mut shown = machine.shown();
             let (_, gpu) =
@@ -127,10 +128,7 @@ impl EmbeddedMachine {
         };
         let folder = tree.topology();
         let sources = Sources { topology: &folder, gpu: &facts, ..Sources::host(svm_api) };
-        Topology::read(&sources).map_err(|error| {
-            log::error!("{error}");
-            Errno::INVAL
-        })
+        Topology::read(&sources)
     }
 
     /// From now on the kernel shows these GPUs and no others, in this node order: see [`Machine::show`]. What a process has
