@@ -125,7 +125,10 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
             let record = self.writer.find_start(aperture, start).filter(|record| self.is_mmio_page(record));
             if let Some(record) = record {
                 self.writer.remove(aperture, record.start)?;
-                self.end_removed(aperture, &record);
+                // What the device does not give up stays mapped on other GPUs: its address is used for nothing else.
+                if self.end_removed(&record) {
+                    self.give(aperture, record.start, record.extent(self.page()));
+                }
                 self.writer.release(record.registered);
                 self.writer.release(record.mapped);
             }

@@ -310,7 +310,8 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         while let Some(record) = self.writer.next(aperture, from) {
             from = record.start.saturating_add(1);
             let gone = self.writer.reserve_to_end(1).and_then(|()| self.writer.remove(aperture, record.start)).is_ok();
-            self.end_removed(aperture, &record);
+            self.end_removed(&record);
+            self.give(aperture, record.start, record.extent(self.page()));
             if gone {
                 self.writer.release(record.registered);
                 self.writer.release(record.mapped);
@@ -318,8 +319,9 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         }
     }
 
-    /// Ends what an object is besides its record, whatever the driver refuses. Its lists are the caller's.
-    pub(super) fn end_removed(&mut self, aperture: Aperture, record: &Record) {
+    /// Ends an object's buffer objects and its entry in the ledger, whatever the driver refuses; whether it refused nothing.
+    /// Addresses and lists are the caller's.
+    pub(super) fn end_removed(&mut self, record: &Record) -> bool {
         let mapped = self.gpus(record.mapped).and_then(|gpus| GpuList::distinct(gpus.as_slice()));
         let mapped = mapped.unwrap_or_default();
         if let Some(entry) = self.ledger.remove(record.id) {
@@ -333,9 +335,9 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
                 }
             }
             entry.metadata.free(self.writer.memory());
-            self.unmake(entry.handles);
+            return self.unmake(entry.handles);
         }
-        self.give(aperture, record.start, record.extent(self.page()));
+        true
     }
 
     /// Gives a reserved SVM range back.
