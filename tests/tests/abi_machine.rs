@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use hsakmt_tests::install::{Abi, Link, build, build_with, prefix, prefix_of, succeed};
+use hsakmt_tests::install::{Abi, Link, build, build_with, prefix, prefix_of, succeed, workspace};
 use hsakmt_tests::sim;
 
 const PRESETS: &[&str] = &["gfx90a", "gfx942", "gfx1100", "apu", "none"];
@@ -58,6 +58,11 @@ fn compare(preset: &str, ours: &[String], original: &[String]) {
 #[test]
 fn case_79_a_fork_at_any_moment_leaves_the_child_a_library_that_opens() {
     run("case_79_a_fork_at_any_moment_leaves_the_child_a_library_that_opens", &["--svm", "off"], "fork_early.c");
+}
+
+#[test]
+fn a_fork_leaves_the_child_a_topology_snapshot() {
+    run("a_fork_leaves_the_child_a_topology_snapshot", &["--svm", "off"], "fork_snapshot.c");
 }
 
 #[test]
@@ -131,6 +136,11 @@ fn a_reader_that_stops_costs_its_own_context_one_pause_and_others_nothing() {
 }
 
 #[test]
+fn case_96_signals_while_the_topology_is_read_cost_nothing() {
+    run("case_96_signals_while_the_topology_is_read_cost_nothing", &[], "interrupted.c");
+}
+
+#[test]
 fn memory_of_others() {
     run("memory_of_others", &["--svm", "off"], "sharing.c");
 }
@@ -153,4 +163,28 @@ fn run(name: &str, options: &[&str], program: &str) {
     let binary = folder.path().join("program");
     build(&prefix(), Link::Shared, &[&source(program)], &binary);
     succeed(&mut sim::under(options, &binary));
+}
+
+/// Each export on a thread of its own; also while everything is logged, and with SVM.
+#[test]
+fn no_entry_registers_work_for_the_end_of_its_thread() {
+    const NAME: &str = "no_entry_registers_work_for_the_end_of_its_thread";
+    if let Some(reason) = sim::unavailable() {
+        return sim::skip(&format!("abi_machine::{NAME}"), &reason);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let binary = folder.path().join("program");
+    // The program names the entries at run time only.
+    let flags = ["-Wall", "-Wextra", "-Werror", "-pthread", "-Wl,--no-as-needed"];
+    build_with(&prefix(), Link::Shared, &flags, &[&source("exit_work.c")], &binary);
+    let script = std::fs::read_to_string(workspace().join("std-shim/libhsakmt.ver")).unwrap();
+    let names: Vec<&str> = script.lines().filter_map(|line| line.trim().strip_suffix(';')).collect();
+    let names: Vec<&str> = names.into_iter().filter(|name| name.starts_with("hsaKmt")).collect();
+    assert!(names.len() > 120, "{names:?}");
+    for options in [&["--svm", "off"][..], &["--svm", "on"], &["--svm", "off", "--next", "0xa102"]] {
+        for level in ["", "7"] {
+            let mut command = sim::under(options, &binary);
+            succeed(command.args(&names).env("HSAKMT_DEBUG_LEVEL", level));
+        }
+    }
 }

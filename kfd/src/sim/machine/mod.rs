@@ -177,6 +177,11 @@ impl World {
         &self.machine
     }
 
+    /// From now on the kernel shows these GPUs, in this order: see [`Machine::show`].
+    pub fn show(&mut self, gpus: &[GpuId]) -> Result<(), String> {
+        self.machine.show(gpus)
+    }
+
     /// A number no other machine has.
     pub fn nonce(&self) -> u64 {
         self.nonce
@@ -345,6 +350,11 @@ impl World {
     /// A GPU by the number an argument holds.
     pub(crate) fn gpu(&self, id: u32) -> Result<usize, Errno> {
         self.machine.gpu_index(GpuId(id)).ok_or(Errno::INVAL)
+    }
+
+    /// As [`World::gpu`], also a GPU that is not shown: what a process has there can be unmapped and freed.
+    pub(crate) fn any_gpu(&self, id: u32) -> Result<usize, Errno> {
+        self.machine.gpus.iter().position(|gpu| gpu.gpu_id == GpuId(id)).ok_or(Errno::INVAL)
     }
 
     /// Nanoseconds since this kernel started.
