@@ -24,6 +24,7 @@ use crate::uapi::*;
 
 mod arrays;
 mod render;
+mod scratch;
 #[cfg(test)]
 mod tests;
 

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
 
 use hsakmt_core::address::PageSize;
 use hsakmt_core::error::{Error, Result};
-use hsakmt_core::manager::Manager;
+use hsakmt_core::manager::{Manager, Opened};
 use hsakmt_core::reader::Reader;
 use hsakmt_core::registry::Writer;
 
@@ -37,12 +37,15 @@ const KFD_MAJOR: u32 = 1;
 /// The memory manager of a context.
 pub type ContextManager = Manager<'static, Box<dyn Backend>, Threads, Mmap>;
 
+/// The writer of a context.
+type ContextWriter = Writer<'static, Threads, Mmap>;
+
 /// What only the holder of a shelf's lock touches.
 struct State {
-    /// The open channel's.
-    manager: Option<ContextManager>,
+    /// The open channel's. On the heap, so that opening and closing need little stack.
+    manager: Option<Box<ContextManager>>,
     /// A closed channel's writer: its memory stays, so that node lists given out stay readable.
-    parked: Option<Writer<'static, Threads, Mmap>>,
+    parked: Option<Box<ContextWriter>>,
     /// The minor version of the open channel's interface.
     kfd_minor: u32,
 }
@@ -216,16 +219,8 @@ impl Context {
             return Err(Reason::Mismatch { major, minor });
         }
         let opened = environment::at_open(minor, self.index != 0);
-        let page = PageSize::new(rustix::param::page_size()).unwrap_or(PageSize::FOUR_KIB);
-        let mut writer = match state.parked.take() {
-            Some(writer) => writer,
-            None => self.shelf.registry.writer(page, Mmap::new())?,
-        };
-        // Nothing is shown before all of it stands.
-        writer.close();
-        writer.limit_retired(environment::retired_limit());
         self.remember(&device.fds());
-        let mut manager = Manager::new(device, writer, opened);
+        let mut manager = assemble(self.writer(state)?, device, opened);
         // What is noted is another opening's, or a parent process's.
         let stands = snapshots::with(|table| (table.note_set_up(self.index, None), table.current()));
         let set_up = match stands.map(|(_, current)| current) {
@@ -235,13 +230,23 @@ impl Context {
         };
         if let Err(reason) = set_up {
             self.remember(&[]);
-            state.parked = Some(manager.into_parts().1);
+            park(state, manager);
             return Err(reason);
         }
         manager.show();
         state.manager = Some(manager);
         state.kfd_minor = minor;
         Ok(())
+    }
+
+    /// The writer of the last channel, or the context's first.
+    #[inline(never)]
+    fn writer(self, state: &mut State) -> Result<Box<ContextWriter>> {
+        if let Some(writer) = state.parked.take() {
+            return Ok(writer);
+        }
+        let page = PageSize::new(rustix::param::page_size()).unwrap_or(PageSize::FOUR_KIB);
+        Ok(Box::new(self.shelf.registry.writer(page, Mmap::new())?))
     }
 
     /// Closes once; the last close ends every object, gives their addresses back and closes the device. Blocking.
@@ -268,10 +273,8 @@ impl Context {
         if let Some(mut manager) = locked.state.manager.take() {
             manager.hide();
             manager.tear_down();
-            let (device, writer) = manager.into_parts();
-            locked.state.parked = Some(writer);
             self.remember(&[]);
-            drop(device);
+            park(locked.state, manager);
             // Of no use any more; the next opening does not look at it.
             drop(snapshots::with(|table| table.note_set_up(self.index, None)));
             // Whoever takes the shelf next waits for this lock before it opens.
@@ -357,6 +360,23 @@ impl Context {
         self.shelf.live.store(1, Ordering::Relaxed);
         Ok(())
     }
+}
+
+/// A manager that shows nothing before all of it stands. Out of line, as [`park`] and [`Context::writer`] are: each moves
+/// values of a few KiB, which are off the stack when it returns.
+#[inline(never)]
+fn assemble(mut writer: Box<ContextWriter>, device: Box<dyn Backend>, opened: Opened) -> Box<ContextManager> {
+    writer.close();
+    writer.limit_retired(environment::retired_limit());
+    Box::new(Manager::new(device, *writer, opened))
+}
+
+/// Ends a channel; its writer waits for the next one.
+#[inline(never)]
+fn park(state: &mut State, manager: Box<ContextManager>) {
+    let (device, writer) = manager.into_parts_boxed();
+    state.parked = Some(Box::new(writer));
+    drop(device);
 }
 
 /// Once per process, before anything in it is alive: closes what a parent had open. Whatever [`INHERITED`] says later is

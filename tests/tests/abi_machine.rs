@@ -168,15 +168,30 @@ fn run(name: &str, options: &[&str], program: &str) {
 /// Each export on a thread of its own; also while everything is logged, and with SVM.
 #[test]
 fn no_entry_registers_work_for_the_end_of_its_thread() {
-    const NAME: &str = "no_entry_registers_work_for_the_end_of_its_thread";
+    every_entry("no_entry_registers_work_for_the_end_of_its_thread", "exit_work.c");
+}
+
+#[test]
+fn case_98_a_cancelled_thread_ends_after_the_entry_not_in_it() {
+    every_entry("case_98_a_cancelled_thread_ends_after_the_entry_not_in_it", "cancelled.c");
+}
+
+/// The installed library: as built for users, symbols bound at start.
+#[test]
+fn case_94_no_entry_needs_more_than_half_of_the_smallest_stack() {
+    every_entry("case_94_no_entry_needs_more_than_half_of_the_smallest_stack", "stacks.c");
+}
+
+/// Runs a program that calls every export, on machines without and with SVM, and on one whose GPUs change.
+fn every_entry(name: &str, program: &str) {
     if let Some(reason) = sim::unavailable() {
-        return sim::skip(&format!("abi_machine::{NAME}"), &reason);
+        return sim::skip(&format!("abi_machine::{name}"), &reason);
     }
     let folder = tempfile::tempdir().unwrap();
     let binary = folder.path().join("program");
     // The program names the entries at run time only.
-    let flags = ["-Wall", "-Wextra", "-Werror", "-pthread", "-Wl,--no-as-needed"];
-    build_with(&prefix(), Link::Shared, &flags, &[&source("exit_work.c")], &binary);
+    let flags = ["-Wall", "-Wextra", "-Werror", "-pthread", "-Wl,--no-as-needed", "-Wl,-z,now"];
+    build_with(&prefix(), Link::Shared, &flags, &[&source(program)], &binary);
     let script = std::fs::read_to_string(workspace().join("std-shim/libhsakmt.ver")).unwrap();
     let names: Vec<&str> = script.lines().filter_map(|line| line.trim().strip_suffix(';')).collect();
     let names: Vec<&str> = names.into_iter().filter(|name| name.starts_with("hsaKmt")).collect();

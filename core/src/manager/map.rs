@@ -76,7 +76,7 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         }
         let registered = self.gpus(record.registered);
         let on_all = registered.iter().next().is_none();
-        let allowed = |gpu| if on_all { self.machine.all.as_slice().contains(&gpu) } else { registered.contains(gpu) };
+        let allowed = |gpu| if on_all { self.machine.all.contains(&gpu) } else { registered.contains(gpu) };
         if wanted.iter().any(|gpu| !allowed(*gpu)) {
             return Err(Error::Failed);
         }
@@ -130,13 +130,13 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         if !record.registered.is_empty() {
             return GpuList::collect(self.gpus(record.registered).iter());
         }
-        let gpus = if record.is_userptr() { self.machine.all.as_slice() } else { self.machine.reach(record.node) };
+        let gpus = if record.is_userptr() { &*self.machine.all } else { self.machine.reach(record.node) };
         GpuList::collect(gpus.iter().copied())
     }
 
     fn map_unknown(&mut self, address: usize, size: usize) -> Result<Option<u64>> {
         if self.machine.svm_api {
-            let all = GpuList::collect(self.machine.all.as_slice().iter().copied())?;
+            let all = GpuList::collect(self.machine.all.iter().copied())?;
             return self.map_svm(address, size, all.as_slice()).map(Some);
         }
         if self.machine.dgpu { Err(Error::InvalidParameter) } else { Ok(None) }

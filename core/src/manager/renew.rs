@@ -30,9 +30,11 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
     /// old set-up then goes on as before.
     #[doc(alias = "hsaKmtAcquireSystemProperties")]
     pub fn renew(&mut self, nodes: &[NodeFacts<'_>], options: &Options) -> Result<(), SetUpError> {
-        if !self.machine.ready {
-            return self.set_up(nodes, options);
-        }
+        if self.machine.ready { self.set_up_anew(nodes, options) } else { self.set_up(nodes, options) }
+    }
+
+    #[inline(never)]
+    fn set_up_anew(&mut self, nodes: &[NodeFacts<'_>], options: &Options) -> Result<(), SetUpError> {
         let page = self.page();
         let mut other = Machine::new(nodes, options, &self.opened, page, self.writer.memory())?;
         let kept = self.machine.reserved();
@@ -47,6 +49,7 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
     }
 
     /// Exchanges the set-up for `next`; then `next` is the old one.
+    #[inline(never)]
     fn change_over(&mut self, layout: Layout, next: &mut Machine) -> Result<(), SetUpError> {
         let alive = self.check_objects(&layout, next)?;
         self.writer.reserve_layout(self.machine.gpus.len())?;
@@ -137,6 +140,7 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
     }
 
     /// Ends a machine that is not, or no longer, this manager's: its reserved range too, unless that is this manager's.
+    #[inline(never)]
     fn end_machine(&mut self, machine: Machine) {
         if let Some(whole) = machine.reserved().filter(|whole| self.machine.reserved() != Some(*whole)) {
             self.driver.release(whole.base, whole.limit - whole.base + 1);
