@@ -43,7 +43,7 @@ int main(void) {
         return 1;
     sigaction(SIGPROF, &action, NULL);
     setitimer(ITIMER_PROF, &timer, NULL);
-    while (handled < 500)
+    while (handled < 100)
         for (int i = 0; i < 1000; i++)
             hsaKmtGetNodeIoLinkProperties(1, 1, &link);
     timer = (struct itimerval){0};
