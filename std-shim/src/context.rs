@@ -178,6 +178,11 @@ impl Context {
     }
 
     /// Opens `/dev/kfd`. Counted: [`Error::AlreadyOpened`] has counted too. Blocking.
+    ///
+    /// # Errors
+    /// [`Error::NotOpened`] if the file does not open, [`Error::Failed`] if the driver does not say which version of the
+    /// interface it speaks, [`Error::DriverMismatch`] if it is not version 1. The reason is logged;
+    /// [`Context::try_open_with`] returns it.
     #[doc(alias = "hsaKmtOpenKFD")]
     pub fn open(self) -> Result<()> {
         self.try_open_with(open_kfd).map_err(|reason| reason.logged("hsaKmtOpenKFD"))
@@ -323,15 +328,16 @@ impl Context {
     }
 
     /// Takes the lock. [`Error::Failed`] for a thread that has it already: a signal handler or an allocator hook that
-    /// interrupted a verb of its own thread would wait for itself. Nor does a thread wait that has another context's lock:
-    /// two such threads could wait for each other. A writer that panicked has given its lock back: it built its edit aside,
-    /// so what is published is whole.
+    /// interrupted a verb of its own thread would wait for itself. Nor does a thread wait that has another context's lock, or
+    /// that of the topology snapshots: two such threads could wait for each other. A writer that panicked has given its lock
+    /// back: it built its edit aside, so what is published is whole.
     #[inline(always)]
     fn lock(self) -> Result<Held> {
         // A fork must never find a lock taken that it does not wipe.
         SHARED.prepare();
         let me = thread::me().get();
-        let has_none = || SHARED.shelves.iter().all(|shelf| !shelf.lock.is_owned_by(me));
+        let has_none =
+            || !SHARED.snapshots.is_owned_by(me) && SHARED.shelves.iter().all(|shelf| !shelf.lock.is_owned_by(me));
         self.shelf.lock.take(me, has_none).ok_or(Error::Failed)
     }
 

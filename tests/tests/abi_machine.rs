@@ -66,6 +66,11 @@ fn a_fork_leaves_the_child_a_topology_snapshot() {
 }
 
 #[test]
+fn a_handler_in_a_read_of_the_snapshot_waits_for_nobody() {
+    run("a_handler_in_a_read_of_the_snapshot_waits_for_nobody", &["--svm", "off"], "signal_snapshot.c");
+}
+
+#[test]
 fn a_forked_child_knows_nothing_of_what_its_parent_asked() {
     run("a_forked_child_knows_nothing_of_what_its_parent_asked", &["--svm", "off"], "fork_recent.c");
 }

@@ -5,6 +5,7 @@
 
 use core::fmt;
 
+use super::reserve::RESERVE_LEAST;
 use crate::address::Bounds;
 use crate::aperture::MAX_NODES;
 use crate::driver::Errno;
@@ -44,7 +45,10 @@ pub enum SetUpError {
     #[error("the GPUs have no address range in common")]
     NoCommonRange,
     /// No part of the process's address space that the GPUs can use is free and large enough to reserve for SVM.
-    #[error("no free address range of 4 GiB between {:#x} and {:#x} to reserve for shared virtual memory", .0.base, .0.limit)]
+    #[error(
+        "no free address range of {} MiB between {:#x} and {:#x} to reserve for shared virtual memory",
+        RESERVE_LEAST >> 20, .0.base, .0.limit
+    )]
     NoRoom(Bounds),
     /// The topology has changed, and an object that is alive is on a node that names another GPU now, or none.
     #[error(

@@ -52,9 +52,9 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
     #[inline(never)]
     fn change_over(&mut self, layout: Layout, next: &mut Machine) -> Result<(), SetUpError> {
         let alive = self.check_objects(&layout, next)?;
-        self.writer.reserve_layout(self.machine.gpus.len())?;
-        if let Err(error) = self.drop_mmio_pages().and_then(|()| self.writer.replace_layout(layout)) {
-            // There was memory a moment ago. What has ended is made again.
+        self.writer.reserve(1)?;
+        if let Err(error) = self.drop_mmio_pages().and_then(|()| self.writer.set_layout(layout)) {
+            // There was memory a moment ago. The pages that have ended are made again.
             self.make_mmio_pages();
             return Err(error.into());
         }
