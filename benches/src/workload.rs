@@ -145,7 +145,7 @@ fn machine() -> Result<EmbeddedMachine> {
 fn set_up<V: Driver, D: Domain, M: Memory>(manager: &mut Manager<'_, V, D, M>, topology: &Topology) -> Result<()> {
     // Guard pages would leave a hole beside each object, and the simulated address space looks through all holes.
     let options = Options { guard_pages: 0, ..Options::default() };
-    topology.with_facts(|nodes| manager.set_up(nodes, &options))
+    Ok(topology.with_facts(|nodes| manager.set_up(nodes, &options))?)
 }
 
 /// Makes the objects; where buffers and host ranges start.

@@ -137,6 +137,14 @@ impl Layout {
         known.zip(0u8..).find_map(|(bounds, position)| bounds.contains(address).then_some(position))
     }
 
+    /// Whether the two differ in their node tables alone: an object lies in the same aperture by both.
+    pub(crate) fn has_ranges_of(&self, other: &Layout) -> bool {
+        let ranges = |layout: &Layout| (layout.svm, layout.svm_alt, layout.mem_handle, layout.mmap, layout.dgpu);
+        ranges(self) == ranges(other)
+            && self.page == other.page
+            && (self.gpuvm_count, self.gpuvm) == (other.gpuvm_count, other.gpuvm)
+    }
+
     /// The range of an address index.
     pub fn bounds(&self, aperture: Aperture) -> Bounds {
         match aperture {

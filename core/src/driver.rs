@@ -174,6 +174,12 @@ pub struct IpcImport {
 pub trait Driver {
     /// Reserves host addresses; nobody may touch them until [`Driver::host_map`].
     fn reserve(&mut self, request: VaRequest) -> Result<usize, Errno>;
+    /// Where a search for room that found `range` not free goes on: the last address of the highest stretch of used
+    /// addresses that reaches into `range`. `None`: no address there is in use, or the driver cannot say.
+    fn last_used(&mut self, range: Bounds) -> Option<usize> {
+        let _ = range;
+        None
+    }
     /// Gives reserved addresses back, whatever is mapped there.
     fn release(&mut self, address: usize, size: usize);
     /// Replaces what reserved addresses show to the CPU.
@@ -223,6 +229,9 @@ pub trait Driver {
 impl<D: Driver + ?Sized> Driver for alloc::boxed::Box<D> {
     fn reserve(&mut self, request: VaRequest) -> Result<usize, Errno> {
         (**self).reserve(request)
+    }
+    fn last_used(&mut self, range: Bounds) -> Option<usize> {
+        (**self).last_used(range)
     }
     fn release(&mut self, address: usize, size: usize) {
         (**self).release(address, size)

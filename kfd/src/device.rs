@@ -19,7 +19,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::ioctl::{Getter, NoArg, Opcode, Setter, Updater};
 
 use crate::host::errno;
-use crate::opcode;
+use crate::opcode::{self, Command};
 use crate::uapi::*;
 
 mod arrays;
@@ -41,6 +41,40 @@ fn restart<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> Result<T, Errn
             result => return result.map_err(errno),
         }
     }
+}
+
+/// Runs an ioctl of KFD in the same way. What it answers is in the log, whoever drops it on the way.
+fn restart_ioctl<T>(command: Command, call: impl FnMut() -> rustix::io::Result<T>) -> Result<T, Errno> {
+    // A number and no words: those would come from the heap, and the memory manager holds its lock.
+    restart(call).inspect_err(|errno| log::debug!("{}: error {}", command.name(), errno.0))
+}
+
+/// The command of a request number in the table.
+const fn command(request: Opcode) -> Command {
+    match Command::from_number(opcode::parts(request).1) {
+        Some(command) => command,
+        None => panic!("a request that is not in the table"),
+    }
+}
+
+/// The system's words for an error number.
+pub fn words(errno: Errno) -> String {
+    std::io::Error::from_raw_os_error(errno.0).to_string()
+}
+
+/// Why a device's file did not open, and what helps, in a line.
+pub fn open_failure(errno: Errno) -> String {
+    let help = match errno.0 {
+        libc::EACCES | libc::EPERM => {
+            "; this user may not open it: join the group that may (ls -l names it; as a rule render, on some systems video)"
+        }
+        libc::ENOENT => "; there is no such device here, or it was not passed to this container",
+        libc::ENXIO | libc::ENODEV => "; the file is there and its driver is not: sudo modprobe amdgpu",
+        libc::EINVAL => "; the driver is there and has no GPU: sudo dmesg | grep -i kfd",
+        libc::EMFILE | libc::ENFILE => "; raise the limit of open files (ulimit -n)",
+        _ => "",
+    };
+    words(errno) + help
 }
 
 /// Opens a device. Only a signal is a reason to try again: KFD says "again" for as long as a GPU is being reset.
@@ -78,7 +112,7 @@ impl Device {
     /// `OPCODE` fills a `T` and reads nothing.
     unsafe fn get<const OPCODE: Opcode, T>(&self) -> Result<T, Errno> {
         const { assert!(opcode::parts(OPCODE).2 == size_of::<T>()) };
-        restart(|| {
+        restart_ioctl(const { command(OPCODE) }, || {
             // SAFETY: the caller's promise.
             let call = unsafe { Getter::<OPCODE, T>::new() };
             // SAFETY: the kernel fills one `T`, as the caller promises.
@@ -90,7 +124,7 @@ impl Device {
     /// `OPCODE` reads a `T` and writes nothing, through addresses in it neither; what it reads through them is there.
     unsafe fn set<const OPCODE: Opcode, T: Copy>(&self, args: T) -> Result<(), Errno> {
         const { assert!(opcode::parts(OPCODE).2 == size_of::<T>()) };
-        restart(|| {
+        restart_ioctl(const { command(OPCODE) }, || {
             // SAFETY: the caller's promise.
             let call = unsafe { Setter::<OPCODE, T>::new(args) };
             // SAFETY: the kernel only reads, as the caller promises.
@@ -102,7 +136,7 @@ impl Device {
     /// `OPCODE` reads and writes a `T`; what it reads and writes through addresses in it is there and this call's own.
     unsafe fn update<const OPCODE: Opcode, T>(&self, args: &mut T) -> Result<(), Errno> {
         const { assert!(opcode::parts(OPCODE).2 == size_of::<T>()) };
-        restart(|| {
+        restart_ioctl(const { command(OPCODE) }, || {
             // SAFETY: the caller's promise.
             let call = unsafe { Updater::<OPCODE, T>::new(args) };
             // SAFETY: the kernel stays within what the caller promises.
@@ -121,7 +155,7 @@ impl Device {
     /// Makes this fd a process of its own in the kernel's eyes: a secondary context.
     #[doc(alias = "AMDKFD_IOC_CREATE_PROCESS")]
     pub fn create_process(&self) -> Result<(), Errno> {
-        restart(|| {
+        restart_ioctl(Command::CreateProcess, || {
             // SAFETY: the ioctl takes no argument.
             let call = unsafe { NoArg::<{ opcode::CREATE_PROCESS }>::new() };
             // SAFETY: the ioctl touches no memory of this process.

@@ -17,9 +17,28 @@ use hsakmt_core::driver::{
 use hsakmt_core::flags::MemFlags;
 use hsakmt_core::node::GpuId;
 
-use crate::device::{Device, RenderNode};
+use crate::device::{self, Device, RenderNode};
 use crate::host::HostSpace;
+use crate::maps;
 use crate::topology::Topology;
+
+/// A GPU's render node that does not open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("/dev/dri/renderD{minor} of GPU {:#x}: {}", gpu.0, device::open_failure(*errno))]
+pub struct RenderNodeError {
+    /// Which GPU.
+    pub gpu: GpuId,
+    /// The render node's minor number.
+    pub minor: u32,
+    /// What opening it said.
+    pub errno: Errno,
+}
+
+impl From<RenderNodeError> for Errno {
+    fn from(error: RenderNodeError) -> Errno {
+        error.errno
+    }
+}
 
 /// An open KFD with all its GPUs.
 #[derive(Debug)]
@@ -31,7 +50,7 @@ pub struct KfdDriver {
 
 impl KfdDriver {
     /// A driver for the GPUs of `topology`: opens their render nodes.
-    pub fn new(device: Device, topology: &Topology) -> Result<KfdDriver, Errno> {
+    pub fn new(device: Device, topology: &Topology) -> Result<KfdDriver, RenderNodeError> {
         let mut driver = KfdDriver::without_gpus(device);
         driver.add_gpus(topology)?;
         Ok(driver)
@@ -43,16 +62,22 @@ impl KfdDriver {
     }
 
     /// Opens the render nodes of GPUs that the driver does not know yet. If one fails none is added.
-    pub fn add_gpus(&mut self, topology: &Topology) -> Result<(), Errno> {
+    pub fn add_gpus(&mut self, topology: &Topology) -> Result<(), RenderNodeError> {
         let mut new = Vec::new();
         for node in topology.nodes.iter().filter(|node| node.gpu_id != 0) {
-            let gpu = GpuId(node.gpu_id);
+            let (gpu, minor) = (node.gpu(), node.drm_render_minor);
             if self.render(gpu).is_err() {
-                new.push((gpu, RenderNode::open(node.drm_render_minor)?));
+                let render = RenderNode::open(minor).map_err(|errno| RenderNodeError { gpu, minor, errno })?;
+                new.push((gpu, render));
             }
         }
         self.renders.append(&mut new);
         Ok(())
+    }
+
+    /// Closes the render nodes of GPUs that `topology` does not show.
+    pub fn keep_gpus(&mut self, topology: &Topology) {
+        self.renders.retain(|(gpu, _)| topology.nodes.iter().any(|node| node.gpu() == *gpu));
     }
 
     /// The device, for the ioctls that are no verbs of the manager.
@@ -76,6 +101,10 @@ impl KfdDriver {
 impl Driver for KfdDriver {
     fn reserve(&mut self, request: VaRequest) -> Result<usize, Errno> {
         self.space.reserve(request)
+    }
+
+    fn last_used(&mut self, range: Bounds) -> Option<usize> {
+        maps::last_used(range)
     }
 
     fn release(&mut self, address: usize, size: usize) {
@@ -278,8 +307,14 @@ mod tests {
         let cpu_and_known = Topology { nodes: vec![node(0, 0), node(GPU.0, 0)], ..Topology::default() };
         assert_eq!(driver.add_gpus(&cpu_and_known), Ok(()));
         let bad = Topology { nodes: vec![node(9, 127)], ..Topology::default() };
-        assert_eq!(driver.add_gpus(&bad), Err(Errno::INVAL));
+        let error = driver.add_gpus(&bad).unwrap_err();
+        assert_eq!(error, RenderNodeError { gpu: GpuId(9), minor: 127, errno: Errno::INVAL });
+        assert!(error.to_string().starts_with("/dev/dri/renderD127 of GPU 0x9: Invalid argument"), "{error}");
         assert_eq!(driver.raw_fds().len(), 2);
+        driver.keep_gpus(&cpu_and_known);
+        assert_eq!(driver.raw_fds().len(), 2);
+        driver.keep_gpus(&bad);
+        assert_eq!(driver.raw_fds().len(), 1, "what is not shown is closed");
         assert!(KfdDriver::new(Device::from(OwnedFd::from(tempfile::tempfile().unwrap())), &bad).is_err());
     }
 }

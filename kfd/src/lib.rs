@@ -10,12 +10,15 @@
 //! - [`device`]: an open `/dev/kfd`, one method per ioctl, one loop that restarts them.
 //! - [`host`]: the process's address space: reserve, map, release.
 //! - [`driver`]: both together as `hsakmt_core::driver::Driver`.
+//! - [`environment`]: how an environment variable is read.
 //! - [`topology`]: what machine this is, read from sysfs.
 //! - [`sim`]: a simulated KFD, in this process or behind another program's system calls.
 
 pub mod device;
 pub mod driver;
+pub mod environment;
 pub mod host;
+mod maps;
 pub mod opcode;
 #[cfg(feature = "sim")]
 pub mod sim;

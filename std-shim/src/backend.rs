@@ -11,18 +11,22 @@ use std::os::fd::RawFd;
 use hsakmt_core::driver::{Driver, Errno};
 use hsakmt_core::node::GpuId;
 use hsakmt_kfd::device::{Device, TileConfig};
-use hsakmt_kfd::driver::KfdDriver;
-use hsakmt_kfd::topology::Topology;
+use hsakmt_kfd::driver::{KfdDriver, RenderNodeError};
+use hsakmt_kfd::topology::{Topology, TopologyError};
 use hsakmt_kfd::uapi::GetClockCountersArgs;
+
+use crate::reason::Reason;
 
 /// A channel to a KFD.
 pub trait Backend: Driver + Debug + Send {
     /// The interface's version: major, minor.
     fn version(&self) -> Result<(u32, u32), Errno>;
     /// The machine, as it is now. `svm_api` off hides that capability of every node.
-    fn topology(&self, svm_api: bool) -> Result<Topology, Errno>;
+    fn topology(&self, svm_api: bool) -> Result<Topology, TopologyError>;
     /// Makes the topology's GPUs usable.
-    fn add_gpus(&mut self, topology: &Topology) -> Result<(), Errno>;
+    fn add_gpus(&mut self, topology: &Topology) -> Result<(), RenderNodeError>;
+    /// Gives up what was opened for GPUs that the topology does not show.
+    fn keep_gpus(&mut self, topology: &Topology);
     /// Bytes of device memory that can still be had.
     fn available_memory(&self, gpu: GpuId) -> Result<u64, Errno>;
     /// Sets the XNACK mode, or with -1 asks for it; the answer is the mode.
@@ -38,8 +42,8 @@ pub trait Backend: Driver + Debug + Send {
 }
 
 /// Opens `/dev/kfd`.
-pub(crate) fn open_kfd() -> Result<Box<dyn Backend>, Errno> {
-    Ok(Box::new(KfdDriver::without_gpus(Device::open()?)))
+pub(crate) fn open_kfd() -> Result<Box<dyn Backend>, Reason> {
+    Ok(Box::new(KfdDriver::without_gpus(Device::open().map_err(Reason::Open)?)))
 }
 
 impl Backend for KfdDriver {
@@ -47,15 +51,16 @@ impl Backend for KfdDriver {
         self.device().version()
     }
 
-    fn topology(&self, svm_api: bool) -> Result<Topology, Errno> {
-        Topology::read_host(svm_api).map_err(|error| {
-            log::error!("{error}");
-            Errno::INVAL
-        })
+    fn topology(&self, svm_api: bool) -> Result<Topology, TopologyError> {
+        Topology::read_host(svm_api)
     }
 
-    fn add_gpus(&mut self, topology: &Topology) -> Result<(), Errno> {
+    fn add_gpus(&mut self, topology: &Topology) -> Result<(), RenderNodeError> {
         KfdDriver::add_gpus(self, topology)
+    }
+
+    fn keep_gpus(&mut self, topology: &Topology) {
+        KfdDriver::keep_gpus(self, topology)
     }
 
     fn available_memory(&self, gpu: GpuId) -> Result<u64, Errno> {

@@ -26,9 +26,13 @@ use hsakmt_core::registry::Writer;
 use crate::backend::{Backend, open_kfd};
 use crate::lock::Held;
 use crate::memory::Mmap;
+use crate::reason::Reason;
 use crate::shared::{CONTEXTS, SHARED, Shelf};
 use crate::thread::{self, Threads};
-use crate::{environment, system};
+use crate::{environment, snapshots, system};
+
+/// The major version of the kernel driver's interface that this library speaks.
+const KFD_MAJOR: u32 = 1;
 
 /// The memory manager of a context.
 pub type ContextManager = Manager<'static, Box<dyn Backend>, Threads, Mmap>;
@@ -98,11 +102,16 @@ impl Context {
     /// are too many. Blocking.
     #[doc(alias = "hsaKmtOpenSecondaryKFDCtx")]
     pub fn open_secondary() -> Result<Context> {
-        Context::open_secondary_with(|| open_kfd().map_err(|_| Error::NotOpened))
+        Context::new_secondary(open_kfd).map_err(|reason| reason.logged("hsaKmtOpenSecondaryKFDCtx"))
     }
 
     /// The same on a channel of the caller's making.
     pub fn open_secondary_with(channel: impl FnOnce() -> Result<Box<dyn Backend>>) -> Result<Context> {
+        let opened = Context::new_secondary(|| Ok(channel()?));
+        opened.map_err(|reason| reason.logged("hsaKmtOpenSecondaryKFDCtx"))
+    }
+
+    fn new_secondary(channel: impl FnOnce() -> Result<Box<dyn Backend>, Reason>) -> Result<Context, Reason> {
         static NUMBER: AtomicU32 = AtomicU32::new(1);
         let number = NUMBER.fetch_add(2, Ordering::Relaxed);
         let free = |shelf: &Shelf| shelf.taken.compare_exchange(0, number, Ordering::AcqRel, Ordering::Relaxed).is_ok();
@@ -111,7 +120,7 @@ impl Context {
         let context = Context { index, shelf };
         let opened = context.open_counted(|| {
             let channel = channel()?;
-            channel.create_process().map_err(|_| Error::NotSupported)?;
+            channel.create_process().map_err(Reason::CreateProcess)?;
             Ok(channel)
         });
         if opened.is_err() {
@@ -144,6 +153,11 @@ impl Context {
         (index == 0 || shelf.taken.load(Ordering::Acquire) != 0).then_some(Context { index, shelf })
     }
 
+    /// Its place among the contexts.
+    pub(crate) fn index(self) -> usize {
+        self.index
+    }
+
     /// Whether it is the one of the plain calls.
     pub fn is_primary(self) -> bool {
         self.index == 0
@@ -163,15 +177,23 @@ impl Context {
     /// Opens `/dev/kfd`. Counted: [`Error::AlreadyOpened`] has counted too. Blocking.
     #[doc(alias = "hsaKmtOpenKFD")]
     pub fn open(self) -> Result<()> {
-        self.open_with(|| open_kfd().map_err(|_| Error::NotOpened))
+        self.try_open_with(open_kfd).map_err(|reason| reason.logged("hsaKmtOpenKFD"))
     }
 
     /// Opens a channel of the caller's making. A secondary context that has been closed stays so: [`Error::NotOpened`].
     pub fn open_with(self, channel: impl FnOnce() -> Result<Box<dyn Backend>>) -> Result<()> {
-        self.open_counted(|| if self.is_primary() { channel() } else { Err(Error::NotOpened) })
+        self.try_open_with(|| Ok(channel()?)).map_err(|reason| reason.logged("hsaKmtOpenKFD"))
     }
 
-    fn open_counted(self, channel: impl FnOnce() -> Result<Box<dyn Backend>>) -> Result<()> {
+    /// As [`Context::open_with`], with the reason of a refusal, which is not logged. Blocking.
+    ///
+    /// # Errors
+    /// Says what was refused, by what file or ioctl, and why.
+    pub fn try_open_with(self, channel: impl FnOnce() -> Result<Box<dyn Backend>, Reason>) -> Result<(), Reason> {
+        self.open_counted(|| if self.is_primary() { channel() } else { Err(Error::NotOpened.into()) })
+    }
+
+    fn open_counted(self, channel: impl FnOnce() -> Result<Box<dyn Backend>, Reason>) -> Result<(), Reason> {
         let lock = self.lock()?;
         if self.shelf.live.load(Ordering::Relaxed) == 0 {
             self.come_alive()?;
@@ -179,17 +201,20 @@ impl Context {
         let locked = self.locked(lock).ok_or(Error::Failed)?;
         if locked.state.manager.is_some() {
             OPENS[self.index].fetch_add(1, Ordering::Relaxed);
-            return Err(Error::AlreadyOpened);
+            return Err(Error::AlreadyOpened.into());
         }
+        environment::start_log();
         self.connect(locked.state, channel()?)?;
         OPENS[self.index].store(1, Ordering::Relaxed);
         Ok(())
     }
 
     /// A manager on a fresh channel. What goes wrong leaves the context closed, its writer parked.
-    fn connect(self, state: &mut State, device: Box<dyn Backend>) -> Result<()> {
-        environment::start_log();
-        let (_, minor) = device.version().map_err(|_| Error::NotOpened)?;
+    fn connect(self, state: &mut State, device: Box<dyn Backend>) -> Result<(), Reason> {
+        let (major, minor) = device.version().map_err(Reason::Version)?;
+        if major != KFD_MAJOR {
+            return Err(Reason::Mismatch { major, minor });
+        }
         let opened = environment::at_open(minor, self.index != 0);
         let page = PageSize::new(rustix::param::page_size()).unwrap_or(PageSize::FOUR_KIB);
         let mut writer = match state.parked.take() {
@@ -201,12 +226,17 @@ impl Context {
         writer.limit_retired(environment::retired_limit());
         self.remember(&device.fds());
         let mut manager = Manager::new(device, writer, opened);
-        if let Some(topology) = system::snapshot()
-            && let Err(error) = system::set_up(self, &mut manager, &topology)
-        {
+        // What is noted is another opening's, or a parent process's.
+        let stands = snapshots::with(|table| (table.note_set_up(self.index, None), table.current()));
+        let set_up = match stands.map(|(_, current)| current) {
+            Ok(Some(topology)) => system::set_up(self, &mut manager, &topology),
+            Ok(None) => Ok(()),
+            Err(error) => Err(error.into()),
+        };
+        if let Err(reason) = set_up {
             self.remember(&[]);
             state.parked = Some(manager.into_parts().1);
-            return Err(error);
+            return Err(reason);
         }
         manager.show();
         state.manager = Some(manager);
@@ -242,6 +272,8 @@ impl Context {
             locked.state.parked = Some(writer);
             self.remember(&[]);
             drop(device);
+            // Of no use any more; the next opening does not look at it.
+            drop(snapshots::with(|table| table.note_set_up(self.index, None)));
             // Whoever takes the shelf next waits for this lock before it opens.
             self.shelf.taken.store(0, Ordering::Release);
         }
@@ -268,6 +300,15 @@ impl Context {
     /// wait for the device.
     #[inline]
     pub fn manage<T>(self, verb: impl FnOnce(&mut ContextManager) -> Result<T>) -> Result<T> {
+        self.manage_or(verb)
+    }
+
+    /// [`Context::manage`] with errors of another kind.
+    #[inline(always)]
+    pub(crate) fn manage_or<T, E>(self, verb: impl FnOnce(&mut ContextManager) -> Result<T, E>) -> Result<T, E>
+    where
+        E: From<Error>,
+    {
         let locked = self.locked(self.lock()?).ok_or(Error::NotOpened)?;
         verb(locked.state.manager.as_mut().ok_or(Error::NotOpened)?)
     }

@@ -1,29 +1,14 @@
-//! The environment variables the library honours, and when each is read.
-//!
-//! | variable | read at | meaning |
-//! |---|---|---|
-//! | `HSA_USE_SVM` | open | "0": no SVM API |
-//! | `HSA_ZFB` | open | not 0: no frame buffer, everything is host memory |
-//! | `HSAKMT_DEBUG_LEVEL` | open | 3 errors ... 7 everything, on stderr |
-//! | `HSAKMT_MAX_RETIRED_MIB` | open | MiB of replaced memory that may wait for readers, default 256; ours alone |
-//! | `HSA_DISABLE_CACHE` | set-up | set and not "0": all memory coherent |
-//! | `HSA_USERPTR_FOR_PAGED_MEM` | set-up | "0": paged host memory is GTT |
-//! | `HSA_CHECK_USERPTR` | set-up | set and not "0": read every page at registration |
-//! | `HSA_RESERVE_SVM` | set-up | set and not "0": SVM is reserved up front |
-//! | `HSA_SVM_GUARD_PAGES` | set-up | pages between allocations, default 1 |
-//! | `HSA_MAX_VA_ALIGN` | set-up | where growing alignments stop, as an order of pages |
+//! The environment variables that open and set-up read. README.md has the table of all variables, with their meaning; a
+//! variable that is set but empty counts as unset.
 //!
 //! Numbers are read as the C library reads them, signs, overflows and all: with `atoi` at open, with `sscanf("%u")` at
 //! set-up. So `-1` switches `HSA_ZFB` on and is 4,294,967,295 guard pages.
 
-use std::io::Write;
+use std::fmt::{self, Write};
 
 use hsakmt_core::manager::{Opened, Options};
 use hsakmt_core::registry::RETIRED_LIMIT;
-
-fn text(name: &str) -> Option<String> {
-    std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
-}
+use hsakmt_kfd::environment::variable as text;
 
 /// Set, and not "0".
 fn switch(name: &str) -> bool {
@@ -106,8 +91,28 @@ pub(crate) fn start_log() {
     }
 }
 
-/// Lines on stderr.
+/// Lines on stderr, each written by one system call from a buffer on the stack: a lock could be one that a thread held at
+/// fork, and a heap allocation could call back into the library.
 struct Stderr;
+
+/// A line of up to 512 bytes; the rest is cut off.
+struct Line {
+    bytes: [u8; 512],
+    used: usize,
+}
+
+impl Write for Line {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        // The last byte is the line's end.
+        let room = self.bytes.len() - 1 - self.used;
+        let taken = text.len().min(room);
+        for (to, from) in self.bytes.iter_mut().skip(self.used).zip(text.bytes().take(taken)) {
+            *to = from;
+        }
+        self.used += taken;
+        Ok(())
+    }
+}
 
 impl log::Log for Stderr {
     fn enabled(&self, _: &log::Metadata<'_>) -> bool {
@@ -115,8 +120,13 @@ impl log::Log for Stderr {
     }
 
     fn log(&self, record: &log::Record<'_>) {
+        let mut line = Line { bytes: [0; 512], used: 0 };
+        let _ = write!(line, "hsakmt: {}: {}", record.level(), record.args());
+        if let Some(end) = line.bytes.get_mut(line.used) {
+            *end = b'\n';
+        }
         // A closed stderr is no reason to fail a call.
-        let _ = writeln!(std::io::stderr(), "hsakmt: {}: {}", record.level(), record.args());
+        let _ = rustix::io::write(std::io::stderr(), line.bytes.get(..=line.used).unwrap_or(&[]));
     }
 
     fn flush(&self) {}
@@ -125,6 +135,13 @@ impl log::Log for Stderr {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_is_cut_off_at_its_end() {
+        let mut line = Line { bytes: [0; 512], used: 0 };
+        write!(line, "{}{}", "a".repeat(500), "b".repeat(500)).unwrap();
+        assert_eq!((line.used, line.bytes[499], line.bytes[510], line.bytes[511]), (511, b'a', b'b', 0));
+    }
 
     #[test]
     fn numbers_are_read_as_c_reads_them() {

@@ -11,7 +11,8 @@
 //! | [`context`], `lock` | open, close, fork; [`Context`] with every verb; the lock they take |
 //! | [`shared`] | the memory that readers touch and a fork wipes |
 //! | [`thread`] | a thread's reader slot |
-//! | [`system`], `banks` | the topology snapshot and what is told of it |
+//! | [`system`], `snapshots`, `banks` | the topology snapshot and what is told of it |
+//! | [`reason`] | why opening or Acquire was refused |
 //! | [`backend`] | `/dev/kfd`, or the simulated machine in this process |
 //! | [`memory`], `environment` | where blocks come from; the variables the library honours |
 //! | [`status`], [`ctypes`], [`capi`] | the C face |
@@ -40,8 +41,10 @@ mod lock;
 mod machine_api;
 pub mod memory;
 mod memory_api;
+pub mod reason;
 pub mod shared;
 mod sharing_api;
+mod snapshots;
 pub mod status;
 pub mod system;
 pub mod thread;

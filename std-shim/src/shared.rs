@@ -51,6 +51,8 @@ pub(crate) struct Shared {
     /// 1 once this process has closed what a parent had open; `parting` is taken to do it.
     pub(crate) parted: AtomicU32,
     pub(crate) parting: Lock,
+    /// Taken to read or change the topology snapshots ([`crate::snapshots`]).
+    pub(crate) snapshots: Lock,
     /// 1 once the kernel wipes this memory at fork.
     wiping: AtomicU32,
 }
@@ -70,6 +72,7 @@ pub(crate) static SHARED: Shared = Shared {
     process: AtomicU32::new(0),
     parted: AtomicU32::new(0),
     parting: Lock::new(),
+    snapshots: Lock::new(),
     wiping: AtomicU32::new(0),
 };
 

@@ -5,12 +5,13 @@
 //! never happens here: a driver call, or a published change.
 
 use super::gpu_list::GpuList;
+use super::refused::SetUpError;
 use super::scratch::Scratch;
 use crate::address::{Bounds, PageSize};
 use crate::aperture::Aperture;
 use crate::array::Array;
 use crate::driver::ProcessApertures;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::node::{GpuId, NodeId};
 use crate::pool::Memory;
 use crate::va::VaSpace;
@@ -38,7 +39,7 @@ impl Gfx {
 }
 
 /// What the topology says of a node.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeFacts<'a> {
     /// [`GpuId::NONE`] for a CPU.
     pub gpu_id: GpuId,
@@ -260,10 +261,10 @@ impl Machine {
 
     /// Takes one GPU's apertures over, in the kernel's order: it joins the list of all GPUs and the peers of those its
     /// links lead to. `false` for a GPU that the topology does not show.
-    pub(super) fn adopt(&mut self, apertures: &ProcessApertures, nodes: &[NodeFacts<'_>]) -> Result<bool> {
+    pub(super) fn adopt(&mut self, apertures: &ProcessApertures, nodes: &[NodeFacts<'_>]) -> Result<bool, SetUpError> {
         let Some(gpu) = self.gpus.iter_mut().find(|gpu| gpu.id == apertures.gpu) else { return Ok(false) };
         if self.all.as_slice().contains(&gpu.id) {
-            return Err(Error::Failed);
+            return Err(SetUpError::ListedTwice(gpu.id));
         }
         gpu.lds = apertures.lds;
         gpu.scratch_aperture = apertures.scratch;

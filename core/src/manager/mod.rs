@@ -8,7 +8,8 @@
 //!
 //! | file | verbs |
 //! |---|---|
-//! | `setup` | set up after the topology is known, tear down at the last close |
+//! | `setup`, `reserve` | set up after the topology is known, tear down at the last close |
+//! | `renew`, `refused` | set up anew after the topology has changed; why a set-up was refused |
 //! | `allocate`, `host`, `scratch` | AllocMemory: VRAM, host memory, scratch |
 //! | `register` | RegisterMemory, ToNodes, WithFlags |
 //! | `map` | MapMemoryToGPU, Nodes, Unmap; `mapping` undoes them |
@@ -25,8 +26,11 @@ mod host;
 pub(crate) mod machine;
 mod map;
 mod mapping;
+mod refused;
 mod register;
 mod release;
+mod renew;
+mod reserve;
 mod scratch;
 mod setup;
 mod share;
@@ -37,6 +41,7 @@ mod tests;
 
 pub use graphics::Graphics;
 pub use machine::{Gfx, NodeFacts, Opened, Options};
+pub use refused::SetUpError;
 pub use share::SharedHandle;
 
 use gpu_list::GpuList;

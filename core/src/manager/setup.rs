@@ -2,15 +2,17 @@
 //!
 //! In: the topology's facts and the environment. Out: a published layout, an address space for SVM, one MMIO page per
 //! GPU. What never happens: a half-made set-up - a failure gives back what was reserved and leaves the manager as it
-//! was before the first Acquire - or a last close that stops half-way because a driver refuses something.
+//! was before the first Acquire - or a last close that stops half-way because a driver refuses something. Where the SVM
+//! range lies is `reserve`'s part, another topology later `renew`'s.
 
 use super::Manager;
 use super::buffer::{Birth, Wish};
 use super::gpu_list::GpuList;
 use super::machine::{CANONICAL_END, Machine, NodeFacts, Options, SvmSpace};
+use super::refused::SetUpError;
 use crate::address::Bounds;
 use crate::aperture::{Aperture, Layout, MAX_GPUVM, MAX_NODES};
-use crate::driver::{Driver, Errno, HostMap, ProcessApertures, VaRequest};
+use crate::driver::{Driver, HostMap, Partial, ProcessApertures};
 use crate::epoch::Domain;
 use crate::error::{Error, Result};
 use crate::flags::{IocFlags, MemFlags};
@@ -19,13 +21,8 @@ use crate::ledger::Entry;
 use crate::list::List;
 use crate::node::GpuId;
 use crate::pool::Memory;
+use crate::record::Record;
 use crate::va::{HUGE_PAGE, VaSpace};
-
-/// The most that a reserved SVM range covers: what the oldest GPUs can address.
-const RESERVE_LIMIT: u64 = (1 << 40) - 1;
-
-/// The least that is worth having; where addresses are short, whatever the GPU has.
-const RESERVE_LEAST: u64 = if usize::BITS < 64 { HUGE_PAGE as u64 } else { 4 << 30 };
 
 /// The coherent quarter starts and ends at multiples of this.
 const ALT_ALIGN: usize = 0x1_0000;
@@ -40,56 +37,63 @@ struct Common {
 }
 
 impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
-    /// The part of AcquireSystemProperties that concerns memory. A second one changes nothing.
+    /// The part of AcquireSystemProperties that concerns memory. A second one changes nothing: see [`Manager::renew`].
+    ///
+    /// # Errors
+    /// Says which step was refused; nothing has changed then.
     #[doc(alias = "hsaKmtAcquireSystemProperties")]
-    pub fn set_up(&mut self, nodes: &[NodeFacts<'_>], options: &Options) -> Result<()> {
+    pub fn set_up(&mut self, nodes: &[NodeFacts<'_>], options: &Options) -> Result<(), SetUpError> {
         if self.machine.ready {
             return Ok(());
         }
         let page = self.page();
         let machine = Machine::new(nodes, options, &self.opened, page, self.writer.memory())?;
         self.replace_machine(machine);
-        let done = self.make_apertures(nodes);
-        if done.is_err() {
+        let planned = self.plan(nodes, None);
+        if let Err(error) = planned.and_then(|layout| Ok(self.writer.set_layout(layout)?)) {
             self.drop_svm();
             self.forget_machine();
+            return Err(error);
         }
-        done
-    }
-
-    fn make_apertures(&mut self, nodes: &[NodeFacts<'_>]) -> Result<()> {
-        let mut layout = self.blank_layout(nodes)?;
-        let none =
-            ProcessApertures { gpu: GpuId::NONE, lds: Bounds::EMPTY, scratch: Bounds::EMPTY, gpuvm: Bounds::EMPTY };
-        let mut apertures = [none; MAX_NODES];
-        let count = self.driver.process_apertures(&mut apertures).map_err(|_| Error::Failed)?;
-        let mut common = Common::default();
-        for known in apertures.iter().take(count) {
-            if self.machine.adopt(known, nodes)? {
-                self.adopt_gpuvm(known, &mut common, &mut layout)?;
-                self.driver.acquire_vm(known.gpu).map_err(|_| Error::Failed)?;
-            }
-        }
-        if common.limit != 0 {
-            self.make_svm(common, nodes)?;
-        }
-        self.write_svm(&mut layout);
-        self.set_policies(apertures.get(..count).unwrap_or(&apertures), &layout)?;
-        self.make_mem_handle(&mut layout);
-        self.writer.set_layout(layout)?;
         self.machine.ready = true;
         self.make_mmio_pages();
         Ok(())
     }
 
-    /// The node table and the kind of machine; no aperture yet.
-    fn blank_layout(&self, nodes: &[NodeFacts<'_>]) -> Result<Layout> {
-        let mut layout = Layout::empty(self.page());
-        layout.node_count = u32::try_from(nodes.len()).map_err(|_| Error::Failed)?;
-        layout.dgpu = self.machine.dgpu;
-        for (index, facts) in nodes.iter().enumerate() {
-            *layout.nodes.get_mut(index).ok_or(Error::Failed)? = facts.gpu_id;
+    /// Makes the apertures of `self.machine`, which knows its GPUs: the layout to publish. `kept` is a range that is
+    /// reserved for SVM already. On an error the caller ends the machine, and its SVM range unless that is `kept`.
+    pub(super) fn plan(&mut self, nodes: &[NodeFacts<'_>], kept: Option<Bounds>) -> Result<Layout, SetUpError> {
+        let mut layout = self.blank_layout(nodes)?;
+        let none =
+            ProcessApertures { gpu: GpuId::NONE, lds: Bounds::EMPTY, scratch: Bounds::EMPTY, gpuvm: Bounds::EMPTY };
+        let mut apertures = [none; MAX_NODES];
+        let count = self.driver.process_apertures(&mut apertures).map_err(SetUpError::Apertures)?;
+        let mut common = Common::default();
+        for known in apertures.iter().take(count) {
+            if self.machine.adopt(known, nodes)? {
+                self.adopt_gpuvm(known, &mut common, &mut layout)?;
+                let gpu = known.gpu;
+                self.driver.acquire_vm(gpu).map_err(|errno| SetUpError::AcquireVm { gpu, errno })?;
+            }
         }
+        if common.limit != 0 {
+            self.make_svm(common, nodes, kept)?;
+        }
+        self.write_svm(&mut layout);
+        self.set_policies(apertures.get(..count).unwrap_or(&apertures), &layout)?;
+        self.make_mem_handle(&mut layout);
+        Ok(layout)
+    }
+
+    /// The node table and the kind of machine; no aperture yet.
+    fn blank_layout(&self, nodes: &[NodeFacts<'_>]) -> Result<Layout, SetUpError> {
+        let mut layout = Layout::empty(self.page());
+        let table = layout.nodes.get_mut(..nodes.len()).ok_or(SetUpError::TooManyNodes(nodes.len()))?;
+        for (gpu, facts) in table.iter_mut().zip(nodes) {
+            *gpu = facts.gpu_id;
+        }
+        layout.node_count = u32::try_from(nodes.len()).unwrap_or(u32::MAX);
+        layout.dgpu = self.machine.dgpu;
         Ok(layout)
     }
 
@@ -119,11 +123,15 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         Ok(())
     }
 
-    fn make_svm(&mut self, common: Common, nodes: &[NodeFacts<'_>]) -> Result<()> {
-        let base = common.base.checked_next_multiple_of(HUGE_PAGE).ok_or(Error::Failed)?;
+    fn make_svm(&mut self, common: Common, nodes: &[NodeFacts<'_>], kept: Option<Bounds>) -> Result<(), SetUpError> {
+        let base = common.base.checked_next_multiple_of(HUGE_PAGE).ok_or(SetUpError::NoCommonRange)?;
         let end = common.limit.saturating_add(1) & !(HUGE_PAGE - 1);
-        let limit = end.checked_sub(1).filter(|limit| base < *limit).ok_or(Error::Failed)?;
+        let limit = end.checked_sub(1).filter(|limit| base < *limit).ok_or(SetUpError::NoCommonRange)?;
         let bounds = Bounds::new(base, limit);
+        if let Some(whole) = kept.filter(|whole| bounds.contains(whole.base) && bounds.contains(whole.limit)) {
+            self.split_reserved(whole, common.align);
+            return Ok(());
+        }
         let whole_space = CANONICAL_END.is_some_and(|end| limit >= end - 1);
         if whole_space && !self.machine.options.reserve_svm && common.align <= self.page().bytes() {
             let cap = self.machine.alignment_cap(nodes);
@@ -136,40 +144,9 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
             }
             self.machine.svm = SvmSpace::None;
         }
-        let whole = self.reserve_range(bounds).ok_or(Error::Failed)?;
+        let whole = self.reserve_range(bounds).ok_or(SetUpError::NoRoom(bounds))?;
         self.split_reserved(whole, common.align);
         Ok(())
-    }
-
-    /// Reserves as much of `bounds` below 2^40 as there is: from the whole down by halves, each size tried at every
-    /// huge page as long as half of it still fits.
-    fn reserve_range(&mut self, bounds: Bounds) -> Option<Bounds> {
-        let page = self.page();
-        let base = bounds.base as u64;
-        let limit = (bounds.limit as u64).min(RESERVE_LIMIT);
-        let mut len = limit.checked_sub(base)?.checked_add(1)?;
-        while len >= RESERVE_LEAST {
-            let mut address = base;
-            while address + len.div_ceil(2) - 1 <= limit {
-                let size = (limit + 1).min(address + len) - address;
-                if size < RESERVE_LEAST {
-                    break;
-                }
-                let start = usize::try_from(address).ok()?;
-                let size = page.floor(usize::try_from(size).ok()?);
-                let inside = Bounds::new(start, usize::try_from(limit).ok()?);
-                let request = VaRequest { size, align: page.bytes(), guard: 0, fixed: Some(start), bounds: inside };
-                match self.driver.reserve(request) {
-                    Ok(_) => return Some(Bounds::new(start, start + size - 1)),
-                    // Too much at any address.
-                    Err(Errno::NOMEM) => break,
-                    Err(_) => {}
-                }
-                address += HUGE_PAGE as u64;
-            }
-            len = len.div_ceil(2);
-        }
-        None
     }
 
     /// The first quarter becomes the coherent aperture.
@@ -198,13 +175,14 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
     }
 
     /// Tells every GPU that uses SVM which part of it is always coherent.
-    fn set_policies(&mut self, apertures: &[ProcessApertures], layout: &Layout) -> Result<()> {
+    fn set_policies(&mut self, apertures: &[ProcessApertures], layout: &Layout) -> Result<(), SetUpError> {
         let alternate = if layout.mmap { layout.svm } else { layout.svm_alt };
         let coherent = self.machine.options.disable_cache;
         for known in apertures {
             let canonical = CANONICAL_END.is_none_or(|end| known.gpuvm.limit < end);
             if canonical && self.machine.all.as_slice().contains(&known.gpu) {
-                self.driver.set_memory_policy(known.gpu, coherent, alternate).map_err(|_| Error::Failed)?;
+                let refused = |errno| SetUpError::MemoryPolicy { gpu: known.gpu, errno };
+                self.driver.set_memory_policy(known.gpu, coherent, alternate).map_err(refused)?;
             }
         }
         Ok(())
@@ -234,7 +212,7 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
     }
 
     /// One page per GPU through which it can be told to flush; a GPU that refuses it has none.
-    fn make_mmio_pages(&mut self) {
+    pub(super) fn make_mmio_pages(&mut self) {
         for index in 0..self.machine.gpus.len() {
             let Some(gpu) = self.machine.gpus.get(index).filter(|gpu| gpu.svm_needed).map(|gpu| gpu.id) else {
                 continue;
@@ -328,26 +306,36 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
     }
 
     fn drop_objects(&mut self, aperture: Aperture) {
-        let page = self.page();
         let mut from = 0;
         while let Some(record) = self.writer.next(aperture, from) {
             from = record.start.saturating_add(1);
             let gone = self.writer.reserve_to_end(1).and_then(|()| self.writer.remove(aperture, record.start)).is_ok();
-            let mapped = self.gpus(record.mapped).and_then(|gpus| GpuList::distinct(gpus.as_slice()));
-            let mapped = mapped.unwrap_or_default();
-            if let Some(entry) = self.ledger.remove(record.id) {
-                for handle in entry.handles.iter().filter(|_| !mapped.is_empty()) {
-                    let _ = self.driver.unmap(handle, mapped.as_slice());
-                }
-                entry.metadata.free(self.writer.memory());
-                self.unmake(entry.handles);
-            }
-            self.give(aperture, record.start, record.extent(page));
+            self.end_removed(aperture, &record);
             if gone {
                 self.writer.release(record.registered);
                 self.writer.release(record.mapped);
             }
         }
+    }
+
+    /// Ends what an object is besides its record, whatever the driver refuses. Its lists are the caller's.
+    pub(super) fn end_removed(&mut self, aperture: Aperture, record: &Record) {
+        let mapped = self.gpus(record.mapped).and_then(|gpus| GpuList::distinct(gpus.as_slice()));
+        let mapped = mapped.unwrap_or_default();
+        if let Some(entry) = self.ledger.remove(record.id) {
+            for handle in entry.handles.iter() {
+                let mut rest = mapped.as_slice();
+                // A GPU that refuses, because it is gone for one, keeps no other GPU's mapping alive.
+                while !rest.is_empty()
+                    && let Err(Partial { done, .. }) = self.driver.unmap(handle, rest)
+                {
+                    rest = rest.get(done.saturating_add(1)..).unwrap_or(&[]);
+                }
+            }
+            entry.metadata.free(self.writer.memory());
+            self.unmake(entry.handles);
+        }
+        self.give(aperture, record.start, record.extent(self.page()));
     }
 
     /// Gives a reserved SVM range back.

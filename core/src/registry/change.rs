@@ -94,10 +94,20 @@ impl<D: Domain, M: Memory> Writer<'_, D, M> {
     }
 
     /// Other bounds, page size or node table, with the objects kept. Publishes.
-    pub fn set_layout(&mut self, mut layout: Layout) -> Result<()> {
+    pub fn set_layout(&mut self, layout: Layout) -> Result<()> {
+        self.reserve_layout(0)?;
+        self.replace_layout(layout)
+    }
+
+    /// Makes `edits` edits and one [`Writer::replace_layout`] after them impossible to fail for want of memory.
+    pub(crate) fn reserve_layout(&mut self, edits: usize) -> Result<()> {
+        self.reserve_plain(edits.saturating_add(1))?;
+        self.top_up_layouts()
+    }
+
+    /// As [`Writer::set_layout`], for a verb that has reserved.
+    pub(crate) fn replace_layout(&mut self, mut layout: Layout) -> Result<()> {
         layout.settle();
-        self.reserve_plain(1)?;
-        self.top_up_layouts()?;
         let mut next = *self.version();
         let old = core::mem::replace(&mut next.layout, self.pools.layouts.make(layout).ok_or(Error::NoMemory)?);
         // SAFETY: from this pool; the version that used it is being replaced, and retired no later than its layout.

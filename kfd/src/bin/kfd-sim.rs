@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode, ExitStatus};
 
 use clap::Parser;
+use hsakmt_core::node::GpuId;
 use hsakmt_kfd::sim::description::Machine;
 use hsakmt_kfd::sim::machine::{Faults, SvmMode, errno_from_name};
 use hsakmt_kfd::sim::supervisor::{self, Config};
@@ -46,6 +47,12 @@ struct Arguments {
     #[arg(long, value_name = "SPEC", value_parser = Faults::parse)]
     fault: Option<Faults>,
 
+    /// Change what GPUs the kernel shows: gpu ids in node order, such as 0xa001,0xa203 (0 for none). It takes effect when
+    /// the program looks for /dev/kfd-sim/next, for instance with access(2). Given several times, one is taken each time;
+    /// after the last one the answer is ENOENT.
+    #[arg(long, value_name = "GPUS", value_parser = gpu_list)]
+    next: Vec<GpuIds>,
+
     /// Log every answered call as one JSON line.
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
@@ -73,6 +80,16 @@ const EXAMPLES: &str = r#"Examples:
       large_bar, svm, xgmi, device_id, gfx_version, simds, and lds, scratch, gpuvm as ["0xBASE", "0xLIMIT"].
 
 Exit code: the program's; 128 + signal if a signal ended it; 125 if kfd-sim itself failed."#;
+
+#[derive(Clone, Debug)]
+struct GpuIds(Vec<GpuId>);
+
+fn gpu_list(text: &str) -> Result<GpuIds, String> {
+    let number = |text: &str| text.strip_prefix("0x").map_or_else(|| text.parse(), |hex| u32::from_str_radix(hex, 16));
+    let ids = text.split(',').map(|part| number(part.trim()).map_err(|_| format!("{part:?} is no gpu id")));
+    let ids: Vec<u32> = ids.collect::<Result<_, _>>()?;
+    Ok(GpuIds(ids.into_iter().filter(|id| *id != 0).map(GpuId).collect()))
+}
 
 #[derive(Clone, Copy, Debug)]
 enum Svm {
@@ -142,7 +159,9 @@ fn run(arguments: Arguments) -> Result<ExitStatus, Box<dyn std::error::Error>> {
         _ => SvmMode::Machine,
     };
     let faults = arguments.fault.unwrap_or_default();
-    Ok(supervisor::run(command, Config { machine, svm, faults, log: arguments.log })?)
+    let next: Vec<Vec<GpuId>> = arguments.next.into_iter().map(|ids| ids.0).collect();
+    next.iter().try_for_each(|gpus| machine.clone().show(gpus)).map_err(|error| format!("--next: {error}"))?;
+    Ok(supervisor::run(command, Config { machine, svm, faults, next, log: arguments.log })?)
 }
 
 /// Keeps this process, and what it starts, on one CPU.

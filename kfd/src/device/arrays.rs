@@ -11,7 +11,7 @@ use hsakmt_core::node::GpuId;
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode};
 use zerocopy::FromZeros;
 
-use super::{Device, restart};
+use super::{Device, restart_ioctl};
 use crate::opcode::{self, Command, MAX_SVM_ATTRIBUTES};
 use crate::uapi::*;
 
@@ -160,7 +160,7 @@ impl Device {
         }
         let bytes = size_of::<SvmArgs>() + size_of_val(attributes);
         let request = Command::Svm.request_with_size(bytes).ok_or(Errno::INVAL)?;
-        restart(|| {
+        restart_ioctl(Command::Svm, || {
             let sized = Sized { request, call: &mut call };
             // SAFETY: the kernel reads and writes as many bytes as the request says: the struct and the attributes
             // behind it.

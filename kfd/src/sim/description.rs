@@ -75,8 +75,10 @@ pub struct Machine {
     pub cpu_cores: u32,
     /// Bytes of host memory of the CPU node.
     pub memory: u64,
-    /// The GPUs, in the kernel's order.
+    /// The GPUs, in the order of their render nodes.
     pub gpus: Vec<Gpu>,
+    /// Positions in `gpus` of those that the kernel shows, in node order; `None` for all. See [`Machine::show`].
+    shown: Option<Vec<usize>>,
 }
 
 /// The first render node's minor number.
@@ -104,7 +106,8 @@ impl Machine {
         };
         let model = if name == "apu" { "gfx801" } else { name };
         let list = (0..gpus.unwrap_or(count)).filter_map(|index| gpu(model, index)).collect();
-        Some(Machine { name: name.into(), kfd_version: version, cpu_cores: 2, memory: 8 * GIB, gpus: list })
+        let (name, memory) = (name.into(), 8 * GIB);
+        Some(Machine { name, kfd_version: version, cpu_cores: 2, memory, gpus: list, shown: None })
     }
 
     /// What must hold for any machine.
@@ -134,24 +137,46 @@ impl Machine {
         Ok(())
     }
 
-    /// Where in [`Machine::gpus`] a GPU is.
-    pub fn gpu_index(&self, gpu: GpuId) -> Option<usize> {
-        self.gpus.iter().position(|candidate| candidate.gpu_id == gpu)
+    /// From now on the kernel shows these GPUs and no others, in this node order: a GPU was pulled, plugged in, or found
+    /// in another order. A GPU keeps its id and its render node.
+    ///
+    /// # Errors
+    /// Says which id is not a GPU of this machine, or is there twice.
+    pub fn show(&mut self, gpus: &[GpuId]) -> Result<(), String> {
+        let mut shown = Vec::new();
+        for gpu in gpus {
+            let index = self.gpus.iter().position(|candidate| candidate.gpu_id == *gpu);
+            let index = index.ok_or_else(|| format!("this machine has no GPU {:#x}", gpu.0))?;
+            if shown.contains(&index) {
+                return Err(format!("GPU {:#x} is there twice", gpu.0));
+            }
+            shown.push(index);
+        }
+        self.shown = Some(shown);
+        Ok(())
     }
 
-    /// The topology node of the GPU at `index`.
+    /// The GPUs that the kernel shows, with their positions in [`Machine::gpus`], in node order.
+    pub fn shown(&self) -> impl Iterator<Item = (usize, &Gpu)> {
+        let count = self.shown.as_ref().map_or(self.gpus.len(), Vec::len);
+        let position = |at: usize| self.shown.as_ref().map_or(Some(at), |shown| shown.get(at).copied());
+        (0..count).filter_map(position).filter_map(|index| Some((index, self.gpus.get(index)?)))
+    }
+
+    /// Where in [`Machine::gpus`] a GPU is that the kernel shows.
+    pub fn gpu_index(&self, gpu: GpuId) -> Option<usize> {
+        self.shown().find(|(_, candidate)| candidate.gpu_id == gpu).map(|(index, _)| index)
+    }
+
+    /// The topology node of the GPU at `index`; 0 for an APU.
     pub fn node_of_gpu(&self, index: usize) -> NodeId {
-        let apu_before = self.gpus.iter().take(index + 1).any(|gpu| gpu.apu);
-        let dgpus_before = self.gpus.iter().take(index).filter(|gpu| !gpu.apu).count();
-        match self.gpus.get(index) {
-            Some(gpu) if gpu.apu => NodeId(0),
-            _ => NodeId(1 + if apu_before { dgpus_before } else { index } as u32),
-        }
+        let position = self.discrete().position(|(candidate, _)| candidate == index);
+        NodeId(position.map_or(0, |position| 1 + position as u32))
     }
 
     /// The GPUs that have their own node, in node order from 1.
     pub fn discrete(&self) -> impl Iterator<Item = (usize, &Gpu)> {
-        self.gpus.iter().enumerate().filter(|(_, gpu)| !gpu.apu)
+        self.shown().filter(|(_, gpu)| !gpu.apu)
     }
 
     /// The render node's minor number of the GPU at `index`.
@@ -250,6 +275,19 @@ mod tests {
         let machine = Machine::preset("gfx90a", None).unwrap();
         assert_eq!((machine.node_of_gpu(0), machine.node_of_gpu(1)), (NodeId(1), NodeId(2)));
         assert_eq!(Machine::preset("apu", None).unwrap().node_of_gpu(0), NodeId(0));
+    }
+
+    #[test]
+    fn the_kernel_may_show_other_gpus_or_another_order() {
+        let mut machine = Machine::preset("gfx90a", Some(3)).unwrap();
+        let [first, second, third] = [0, 1, 2].map(|index| machine.gpus[index].gpu_id);
+        machine.show(&[third, first]).unwrap();
+        assert_eq!(machine.shown().map(|(index, _)| index).collect::<Vec<_>>(), [2, 0]);
+        assert_eq!((machine.node_of_gpu(2), machine.node_of_gpu(0)), (NodeId(1), NodeId(2)));
+        assert_eq!((machine.gpu_index(third), machine.gpu_index(second)), (Some(2), None));
+        assert_eq!(machine.show(&[GpuId(7)]), Err("this machine has no GPU 0x7".into()));
+        assert_eq!(machine.show(&[first, first]), Err("GPU 0xa001 is there twice".into()));
+        assert_eq!(machine.shown().count(), 2, "what is refused changes nothing");
     }
 
     #[test]

@@ -39,6 +39,7 @@ const LINK_XGMI: u32 = 11;
 pub struct Tree {
     root: tempfile::TempDir,
     gpus: usize,
+    generation: u32,
 }
 
 impl Tree {
@@ -47,7 +48,7 @@ impl Tree {
         // Where there is no room for temporary files there is still memory.
         let name = || tempfile::Builder::new().prefix("kfd-sim-").to_owned();
         let root = name().tempdir().or_else(|_| name().tempdir_in("/dev/shm"))?;
-        let tree = Tree { root, gpus: machine.gpus.len() };
+        let tree = Tree { root, gpus: machine.gpus.len(), generation: 1 };
         tree.write_topology(machine)?;
         for index in 0..machine.gpus.len() {
             tree.write_device(machine, index)?;
@@ -58,6 +59,13 @@ impl Tree {
         fs::create_dir_all(tree.inside("/dev/dri"))?;
         tree.write_module()?;
         Ok(tree)
+    }
+
+    /// Shows the GPUs that `machine` shows now: the topology anew, as the next generation.
+    pub fn show(&mut self, machine: &Machine) -> io::Result<()> {
+        self.generation += 1;
+        fs::remove_dir_all(self.inside(&format!("{TOPOLOGY}/nodes")))?;
+        self.write_topology(machine)
     }
 
     /// The topology below this tree, for a parser that takes a path.
@@ -107,10 +115,10 @@ impl Tree {
     }
 
     fn write_topology(&self, machine: &Machine) -> io::Result<()> {
-        self.file(&format!("{TOPOLOGY}/generation_id"), "1\n")?;
+        self.file(&format!("{TOPOLOGY}/generation_id"), &format!("{}\n", self.generation))?;
         let system = "platform_oem 2314885531223470915\nplatform_id 26692224626\nplatform_rev 1\n";
         self.file(&format!("{TOPOLOGY}/system_properties"), system)?;
-        let apu = machine.gpus.iter().find(|gpu| gpu.apu);
+        let apu = machine.shown().map(|(_, gpu)| gpu).find(|gpu| gpu.apu);
         self.write_node(machine, 0, apu)?;
         for (index, gpu) in machine.discrete() {
             self.write_node(machine, machine.node_of_gpu(index).0, Some(gpu))?;

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::Cache;
+use super::{Cache, files};
 
 /// What `/proc/cpuinfo` says about one processor.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,9 +38,11 @@ pub(super) fn processors(cpuinfo: &str) -> BTreeMap<u32, Processor> {
 
 /// Numbers behind `prefix` among a directory's names, in the directory's order: `cpu0`, `cpu1` ... for `cpu`.
 fn numbered(directory: &Path, prefix: &str) -> Vec<u32> {
-    let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
-    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    names.filter_map(|name| name.strip_prefix(prefix)?.parse().ok()).collect()
+    let names = files::names(directory).unwrap_or_else(|error| {
+        log::debug!("{}: {error}", directory.display());
+        Vec::new()
+    });
+    names.iter().filter_map(|name| name.strip_prefix(prefix)?.parse().ok()).collect()
 }
 
 /// How many NUMA nodes the machine has, counted up to the highest number; 1 where the kernel knows none.
@@ -73,7 +75,7 @@ pub(super) fn caches(system: &Path, node: u32, processors: &BTreeMap<u32, Proces
 
 /// One `index<n>` directory; `None` if another processor lists the cache.
 fn one_cache(directory: &Path, cpu: u32, processors: &BTreeMap<u32, Processor>) -> Option<Cache> {
-    let text = |name: &str| std::fs::read_to_string(directory.join(name)).unwrap_or_default();
+    let text = |name: &str| files::read_optional(&directory.join(name), files::ATTRIBUTE);
     let number = |name: &str| leading_number(&text(name)).unwrap_or(0);
     // "0-3,8": the first of them lists it.
     if leading_number(&text("shared_cpu_list")).is_some_and(|first| first != cpu) {

@@ -7,6 +7,7 @@
 //! /proc/cpuinfo                          name of the CPU, APIC ids                cpu.rs
 //! /usr/share/libdrm/amdgpu.ids           marketing name of a GPU                  names.rs
 //! ```
+//! How files are read, and how much of them: files.rs.
 //!
 //! Node ids here count the nodes this process may use, in the kernel's order. A GPU whose render node is missing or
 //! forbidden (a container sees some GPUs only) is left out, its links too, so that ids here can be smaller than the
@@ -24,6 +25,7 @@ use hsakmt_core::node::{GpuId, NodeId};
 use serde::{Deserialize, Serialize};
 
 mod cpu;
+mod files;
 mod links;
 mod names;
 mod read;

@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use hsakmt_core::driver::Errno;
 
 use super::text::{Properties, SyntaxError, number};
-use super::{CAPABILITY_SVM_API, Cache, IoLink, MemoryBank, Node, Topology, cpu, links, names};
-use crate::device::RenderNode;
+use super::{CAPABILITY_SVM_API, Cache, IoLink, MemoryBank, Node, Topology, cpu, files, links, names};
+use crate::device::{self, RenderNode};
+use crate::environment::variable;
 
 /// How often a topology that changes while it is read is read again.
 const ATTEMPTS: u32 = 100;
@@ -27,11 +28,19 @@ pub enum TopologyError {
         /// Why.
         source: io::Error,
     },
+    /// A file goes on beyond what any kernel writes.
+    #[error("{}: more than {limit} bytes", path.display())]
+    TooLong {
+        /// Which.
+        path: PathBuf,
+        /// Bytes that are read at most.
+        limit: u64,
+    },
     /// A file says something else than it should.
     #[error(transparent)]
     Syntax(#[from] SyntaxError),
     /// A GPU has no render node, or it cannot be opened for another reason than that this process may not.
-    #[error("{}: render node {minor}: error {}", path.display(), errno.0)]
+    #[error("{}: /dev/dri/renderD{minor}: {}", path.display(), device::open_failure(*errno))]
     RenderNode {
         /// The node's `properties`.
         path: PathBuf,
@@ -41,7 +50,7 @@ pub enum TopologyError {
         errno: Errno,
     },
     /// A link starts or ends where it cannot.
-    #[error("{}: a link from {from} to {to}", path.display())]
+    #[error("{}: a link from {from} to {to}, among the links of another node", path.display())]
     Link {
         /// The link's `properties`.
         path: PathBuf,
@@ -51,7 +60,7 @@ pub enum TopologyError {
         to: u32,
     },
     /// `HSA_OVERRIDE_GFX_VERSION` is no `major.minor.stepping`.
-    #[error("HSA_OVERRIDE_GFX_VERSION is {0:?}")]
+    #[error("HSA_OVERRIDE_GFX_VERSION is {0:?} and not a version such as 9.0.10")]
     Override(String),
     /// The kernel changed it each time it was read.
     #[error("the topology changed {ATTEMPTS} times while it was read")]
@@ -85,7 +94,7 @@ pub struct Sources<'a> {
     pub amdgpu_ids: &'a Path,
     /// Asks a GPU by its render node's minor. `ENOENT` and `EPERM`: the GPU is not for this process.
     pub gpu: AskGpu<'a>,
-    /// An environment variable.
+    /// An environment variable; `None` if it is not set or empty.
     pub variable: &'a dyn Fn(&str) -> Option<String>,
     /// Whether the SVM ioctl may be used at all.
     pub svm_api: bool,
@@ -100,15 +109,23 @@ impl Sources<'_> {
             cpuinfo: Path::new("/proc/cpuinfo"),
             amdgpu_ids: Path::new("/usr/share/libdrm/amdgpu.ids"),
             gpu: &|minor| Ok(RenderNode::open(minor)?.gpu_facts().ok()),
-            variable: &|name| std::env::var(name).ok(),
+            variable: &|name| variable(name),
             svm_api,
         }
     }
 }
 
-/// A file's text. A directory entry that vanishes is an error like any other: the generation then tells.
+/// An attribute's text. A directory entry that vanishes is an error like any other: the generation then tells.
 fn read(path: &Path) -> Result<String, TopologyError> {
-    std::fs::read_to_string(path).map_err(|source| TopologyError::File { path: path.into(), source })
+    files::read(path, files::ATTRIBUTE)
+}
+
+/// An attribute's text; `None` where the kernel shows it and refuses to read it, as it does what a cgroup hides.
+fn read_allowed(path: &Path) -> Result<Option<String>, TopologyError> {
+    match read(path) {
+        Err(TopologyError::File { source, .. }) if source.raw_os_error() == Some(libc::EPERM) => Ok(None),
+        text => text.map(Some),
+    }
 }
 
 impl Topology {
@@ -139,12 +156,10 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn new(sources: &'a Sources<'a>) -> Reader<'a> {
-        let cpuinfo = std::fs::read(sources.cpuinfo).unwrap_or_default();
-        let marketing = std::fs::read(sources.amdgpu_ids).unwrap_or_default();
         Reader {
             sources,
-            processors: cpu::processors(&String::from_utf8_lossy(&cpuinfo)),
-            marketing: String::from_utf8_lossy(&marketing).into_owned(),
+            processors: cpu::processors(&files::read_optional(sources.cpuinfo, files::LIST)),
+            marketing: files::read_optional(sources.amdgpu_ids, files::LIST),
             usable: Vec::new(),
             gpus: BTreeMap::new(),
         }
@@ -187,8 +202,8 @@ impl<'a> Reader<'a> {
     /// The kernel numbers nodes without gaps.
     fn count_nodes(&self) -> Result<u32, TopologyError> {
         let path = self.sources.topology.join("nodes");
-        match std::fs::read_dir(&path) {
-            Ok(entries) => Ok(entries.flatten().count() as u32),
+        match files::names(&path) {
+            Ok(names) => Ok(names.len() as u32),
             Err(source) => Err(TopologyError::File { path, source }),
         }
     }
@@ -196,12 +211,7 @@ impl<'a> Reader<'a> {
     /// Whether this process may use a node. Of a GPU that it may use, what the render node says is kept.
     fn is_usable(&mut self, sysfs_id: u32) -> Result<bool, TopologyError> {
         let path = self.path(sysfs_id, "gpu_id");
-        let text = match std::fs::read_to_string(&path) {
-            Ok(text) => text,
-            // The kernel shows nodes that a cgroup hides, and refuses to read them.
-            Err(source) if source.raw_os_error() == Some(libc::EPERM) => return Ok(false),
-            Err(source) => return Err(TopologyError::File { path, source }),
-        };
+        let Some(text) = read_allowed(&path)? else { return Ok(false) };
         if number(&path, &text)? == 0 {
             return Ok(true);
         }
@@ -274,6 +284,7 @@ impl<'a> Reader<'a> {
             return Ok(());
         };
         let variable = self.sources.variable;
+        let variable = |name: &str| variable(name).filter(|text| !text.is_empty());
         let wanted = variable(&format!("HSA_OVERRIDE_GFX_VERSION_{node}"));
         if let Some(text) = wanted.or_else(|| variable("HSA_OVERRIDE_GFX_VERSION")) {
             gpu.override_engine_id = names::parse_override(&text).ok_or(TopologyError::Override(text))?;
@@ -303,11 +314,7 @@ impl<'a> Reader<'a> {
 
     /// One link; `None` if it leads to a node this process may not use.
     fn link(&self, path: &Path, node: u32, sysfs_id: u32) -> Result<Option<IoLink>, TopologyError> {
-        let text = match std::fs::read_to_string(path) {
-            Ok(text) => text,
-            Err(source) if source.raw_os_error() == Some(libc::EPERM) => return Ok(None),
-            Err(source) => return Err(TopologyError::File { path: path.into(), source }),
-        };
+        let Some(text) = read_allowed(path)? else { return Ok(None) };
         let properties = Properties::new(path, &text);
         let (from, to) = (properties.u32("node_from")?, properties.u32("node_to")?);
         if from != sysfs_id {

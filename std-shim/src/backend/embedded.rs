@@ -5,8 +5,9 @@ use std::os::fd::RawFd;
 use hsakmt_core::driver::Errno;
 use hsakmt_core::node::GpuId;
 use hsakmt_kfd::device::TileConfig;
+use hsakmt_kfd::driver::RenderNodeError;
 use hsakmt_kfd::sim::embedded::EmbeddedDriver;
-use hsakmt_kfd::topology::Topology;
+use hsakmt_kfd::topology::{Topology, TopologyError};
 use hsakmt_kfd::uapi::GetClockCountersArgs;
 
 use super::Backend;
@@ -16,14 +17,17 @@ impl Backend for EmbeddedDriver {
         EmbeddedDriver::version(self)
     }
 
-    fn topology(&self, svm_api: bool) -> Result<Topology, Errno> {
+    fn topology(&self, svm_api: bool) -> Result<Topology, TopologyError> {
         self.machine().topology(svm_api)
     }
 
     /// A simulated GPU's render node is open from the start.
-    fn add_gpus(&mut self, _: &Topology) -> Result<(), Errno> {
+    fn add_gpus(&mut self, _: &Topology) -> Result<(), RenderNodeError> {
         Ok(())
     }
+
+    /// And stays open.
+    fn keep_gpus(&mut self, _: &Topology) {}
 
     fn available_memory(&self, gpu: GpuId) -> Result<u64, Errno> {
         EmbeddedDriver::available_memory(self, gpu)

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use hsakmt::Context;
 use hsakmt::backend::Backend;
+use hsakmt::reason::Reason;
 use hsakmt_core::driver::Errno;
-use hsakmt_core::error::Error;
 use hsakmt_core::node::NodeId;
 use hsakmt_kfd::device::{self, Device};
 use hsakmt_kfd::driver::KfdDriver;
@@ -17,7 +17,7 @@ use hsakmt_kfd::sim::embedded::EmbeddedMachine;
 use hsakmt_kfd::topology::{Node, Topology};
 
 use super::args::{DEFAULT_MACHINE, Options};
-use super::failure::{Failure, system_text};
+use super::failure::Failure;
 
 /// An open channel. Dropped, it is closed, and every object of it ends.
 pub(super) struct Channel {
@@ -33,12 +33,13 @@ impl Channel {
     /// Opens what the options ask for.
     pub(super) fn open(options: &Options) -> Result<Channel, Failure> {
         let (backend, what) = choose(options.simulated.as_deref())?;
-        let version = backend.version().map_err(|errno| Failure::Open { file: device::PATH, errno })?;
+        let refused = |call: &'static str| move |reason| Failure::Refused { call, reason };
+        let version = backend.version().map_err(Reason::Version).map_err(refused("hsaKmtGetVersion"))?;
         let context = Context::primary();
-        context.open_with(|| Ok(backend)).map_err(|error| Failure::call("opening the channel", error))?;
+        context.try_open_with(|| Ok(backend)).map_err(refused("hsaKmtOpenKFD"))?;
         // From here on a failure closes: the channel is dropped.
         let mut channel = Channel { context, topology: Arc::default(), says: String::new() };
-        channel.topology = context.acquire_system_properties().map_err(explain)?;
+        channel.topology = context.try_acquire().map_err(refused("hsaKmtAcquireSystemProperties"))?;
         let (nodes, gpus) = (channel.topology.nodes.len(), channel.gpus().count());
         let s = if nodes == 1 { "" } else { "s" };
         channel.says = format!("{what}: KFD interface {}.{}, {nodes} node{s}, {gpus} with a GPU", version.0, version.1);
@@ -70,7 +71,9 @@ fn choose(simulated: Option<&str>) -> Result<(Box<dyn Backend>, String), Failure
     }
     match Device::open() {
         Ok(device) => Ok((Box::new(KfdDriver::without_gpus(device)), device::PATH.into())),
-        Err(Errno(libc::ENOENT)) => simulate(DEFAULT_MACHINE, "no /dev/kfd here"),
+        Err(errno @ Errno(libc::ENOENT)) => {
+            simulate(DEFAULT_MACHINE, &format!("{}: {}", device::PATH, device::words(errno)))
+        }
         Err(errno) => Err(Failure::Open { file: device::PATH, errno }),
     }
 }
@@ -79,26 +82,4 @@ fn simulate(name: &str, why: &str) -> Result<(Box<dyn Backend>, String), Failure
     let driver = EmbeddedMachine::preset(name).and_then(|machine| machine.open());
     let driver = driver.map_err(|errno| Failure::Simulation { name: name.into(), errno })?;
     Ok((Box::new(driver), format!("simulated machine {name} in this process ({why})")))
-}
-
-/// Why the topology could not be taken: read again to see which file it is.
-fn explain(error: Error) -> Failure {
-    let hint = match Topology::read_host(true) {
-        Err(why) => why.to_string(),
-        Ok(topology) => render_nodes(&topology),
-    };
-    Failure::Call { what: "hsaKmtAcquireSystemProperties".into(), error, hint }
-}
-
-/// What stands in the way of a GPU's render node.
-fn render_nodes(topology: &Topology) -> String {
-    let minors = topology.nodes.iter().filter(|node| node.gpu_id != 0).map(|node| node.drm_render_minor);
-    for minor in minors {
-        let path = format!("/dev/dri/renderD{minor}");
-        if let Err(error) = std::fs::OpenOptions::new().read(true).write(true).open(&path) {
-            let text = system_text(Errno(error.raw_os_error().unwrap_or(0)));
-            return format!("{path}: {text}; the groups render and video may open it");
-        }
-    }
-    "the kernel refused a GPU; another process may hold it: sudo dmesg | grep -i kfd".into()
 }

@@ -2,15 +2,17 @@
 
 use std::io;
 
+use hsakmt::reason::Reason;
 use hsakmt::status::Status;
 use hsakmt_core::driver::Errno;
 use hsakmt_core::error::Error;
+use hsakmt_kfd::device::words;
 
 /// Why the tool stopped.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
     /// A device that is there does not open.
-    #[error("{file}: {}\n  {}", system_text(*errno), fix(*errno))]
+    #[error("{file}: {}\n  {}", words(*errno), fix(*errno))]
     Open {
         /// Which.
         file: &'static str,
@@ -18,12 +20,20 @@ pub(super) enum Failure {
         errno: Errno,
     },
     /// The simulated machine does not come up.
-    #[error("the simulated machine {name}: {}", system_text(*errno))]
+    #[error("the simulated machine {name}: {}", words(*errno))]
     Simulation {
         /// Its name.
         name: String,
         /// What went wrong.
         errno: Errno,
+    },
+    /// Opening or Acquire was refused.
+    #[error("{call}: {} ({reason})", Status::from(reason.error()).name())]
+    Refused {
+        /// Which call.
+        call: &'static str,
+        /// Why.
+        reason: Reason,
     },
     /// The library refused.
     #[error("{what}: {} ({hint})", Status::from(*error).name())]
@@ -55,11 +65,6 @@ impl Failure {
     }
 }
 
-/// The system's words for an error number.
-pub(super) fn system_text(errno: Errno) -> String {
-    io::Error::from_raw_os_error(errno.0).to_string()
-}
-
 /// What to do when `/dev/kfd` does not open.
 fn fix(errno: Errno) -> &'static str {
     match errno.0 {
@@ -72,6 +77,11 @@ fn fix(errno: Errno) -> &'static str {
         libc::ENXIO | libc::ENODEV => {
             "The file is there and the driver is not. Load it, and see what it says:\n    \
              sudo modprobe amdgpu && sudo dmesg | grep -i kfd\n  \
+             Without a GPU: --simulated"
+        }
+        libc::EINVAL => {
+            "The driver is there and found no GPU. See what it says:\n    \
+             sudo dmesg | grep -i kfd\n  \
              Without a GPU: --simulated"
         }
         libc::EMFILE | libc::ENFILE => "Too many open files: raise the limit (ulimit -n).",

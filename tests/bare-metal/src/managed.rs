@@ -30,7 +30,7 @@ const NODE: [&[NodeId]; 2] = [&[NodeId(1)], &[NodeId(2)]];
 pub fn run(writer: BoardWriter, reader: &mut Reader<'static, Domain>) -> Result<(), Fault> {
     let mut manager = Manager::new(Device::new(), writer, Opened::default());
     let options = Options { guard_pages: 0, ..Options::default() };
-    manager.set_up(&NODES, &options).map_err(Fault::Write)?;
+    manager.set_up(&NODES, &options).map_err(|refused| Fault::Write(refused.into()))?;
     let own = manager.driver().buffers();
     let mut random = Random(0x1234_5677);
     for _ in 0..STEPS {

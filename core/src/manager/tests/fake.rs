@@ -89,6 +89,8 @@ pub(crate) struct Fake {
     pub(crate) svm_calls: Vec<(u64, u64, Vec<SvmAttribute>)>,
     /// What a read of SVM attributes gives for each.
     pub(crate) svm_answer: Vec<u32>,
+    /// Says what is in use when a fixed address was refused.
+    pub(crate) knows_what_is_used: bool,
     /// The kernel refuses userptr buffers (secondary contexts, device memory).
     pub(crate) no_userptr: bool,
     pub(crate) dmabuf: Option<(DmabufInfo, Vec<u8>)>,
@@ -108,6 +110,7 @@ impl Fake {
             svm_error: None,
             svm_calls: Vec::new(),
             svm_answer: Vec::new(),
+            knows_what_is_used: true,
             no_userptr: false,
             dmabuf: None,
             ipc_offset: 0,
@@ -210,6 +213,15 @@ impl Driver for Fake {
         }
     }
 
+    fn last_used(&mut self, range: Bounds) -> Option<usize> {
+        let (start, size) = self.kernel.reserved.range(..=range.limit).next_back()?;
+        let mut end = start + size;
+        while let Some(size) = self.kernel.reserved.get(&end) {
+            end += size;
+        }
+        Some(end - 1).filter(|last| self.knows_what_is_used && *last >= range.base)
+    }
+
     fn release(&mut self, address: usize, size: usize) {
         self.log.push(std::format!("release {size:#x}"));
         assert_eq!(self.kernel.reserved.remove(&address), Some(size), "released what was not reserved so");
@@ -292,7 +304,8 @@ impl Driver for Fake {
         self.simple(std::format!("free {}", handle.0))?;
         match self.kernel.bos.get(&handle) {
             None => Err(Errno::INVAL),
-            Some(bo) if !bo.mapped.is_empty() => Err(BUSY),
+            // What was mapped on a GPU that is gone is not mapped any more.
+            Some(bo) if self.apertures.iter().any(|known| bo.mapped.contains(&known.gpu)) => Err(BUSY),
             Some(_) => {
                 self.kernel.bos.remove(&handle);
                 Ok(())

@@ -13,6 +13,8 @@ mod map;
 mod random;
 mod readers;
 mod register;
+mod renew;
+mod reserve;
 mod scarce;
 mod svm;
 
@@ -115,7 +117,7 @@ impl Bench {
     }
 
     fn set_up(&self, manager: &mut TestManager) -> Result<()> {
-        self.with_nodes(|nodes| manager.set_up(nodes, &self.options))
+        Ok(self.with_nodes(|nodes| manager.set_up(nodes, &self.options))?)
     }
 
     fn with_nodes<T>(&self, work: impl FnOnce(&[NodeFacts<'_>]) -> T) -> T {

@@ -44,6 +44,7 @@ impl Machine {
             cpu_cores: file.cpu_cores,
             memory: file.memory_mib.0.checked_mul(MIB).ok_or("memory_mib: too large")?,
             gpus: Vec::new(),
+            shown: None,
         };
         for (position, entry) in file.gpus.iter().enumerate() {
             entry.add_to(&mut machine.gpus).map_err(|message| format!("gpus[{position}].{message}"))?;

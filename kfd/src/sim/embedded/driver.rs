@@ -82,6 +82,13 @@ impl Driver for EmbeddedDriver {
         result
     }
 
+    fn last_used(&mut self, range: Bounds) -> Option<usize> {
+        match &self.space {
+            AddressSpace::Host(_) => crate::maps::last_used(range),
+            AddressSpace::Virtual(numbers) => numbers.last_used(range),
+        }
+    }
+
     fn release(&mut self, address: usize, size: usize) {
         let start = std::time::Instant::now();
         match &mut self.space {

@@ -27,7 +27,7 @@ use super::memfd::{self, DeviceFile};
 use super::sysfs::Tree;
 use crate::device::TileConfig;
 use crate::opcode::Command;
-use crate::topology::{GpuFacts, Sources, Topology};
+use crate::topology::{GpuFacts, Sources, Topology, TopologyError};
 use crate::uapi::{self, GetAvailableMemoryArgs, GetClockCountersArgs, GetVersionArgs, SetXnackModeArgs};
 
 mod driver;
@@ -55,7 +55,7 @@ pub enum Space {
 struct Shared {
     world: World,
     renders: Vec<OwnedFd>,
-    /// What has been read of it, without and with the SVM API: a machine does not change.
+    /// What has been read of it since [`EmbeddedMachine::show`], without and with the SVM API.
     topologies: [Option<Topology>; 2],
 }
 
@@ -107,7 +107,7 @@ impl EmbeddedMachine {
 
     /// What the machine looks like, read once from the same files that a supervised program finds (a temporary
     /// directory). `svm_api` off hides the capability of every node.
-    pub fn topology(&self, svm_api: bool) -> Result<Topology, Errno> {
+    pub fn topology(&self, svm_api: bool) -> Result<Topology, TopologyError> {
         if let Some(known) = &self.lock().topologies[usize::from(svm_api)] {
             return Ok(known.clone());
         }
@@ -116,20 +116,29 @@ impl EmbeddedMachine {
         Ok(read)
     }
 
-    fn read_topology(&self, svm_api: bool) -> Result<Topology, Errno> {
+    fn read_topology(&self, svm_api: bool) -> Result<Topology, TopologyError> {
         let machine = self.lock().world.machine().clone();
-        let tree = Tree::create(&machine).map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EIO)))?;
+        let failed = |source| TopologyError::File { path: std::env::temp_dir(), source };
+        let tree = Tree::create(&machine).map_err(failed)?;
         let facts = |minor: u32| {
-            let index = minor.checked_sub(Machine::render_minor(0)).and_then(|index| usize::try_from(index).ok());
-            let gpu = index.and_then(|index| machine.gpus.get(index)).ok_or(Errno(libc::ENOENT))?;
+            let mut shown = machine.shown();
+            let (_, gpu) =
+                shown.find(|(index, _)| Machine::render_minor(*index) == minor).ok_or(Errno(libc::ENOENT))?;
             Ok(Some(GpuFacts { pci_revision: gpu.revision, family_id: gpu.family, integrated: gpu.apu }))
         };
         let folder = tree.topology();
         let sources = Sources { topology: &folder, gpu: &facts, ..Sources::host(svm_api) };
-        Topology::read(&sources).map_err(|error| {
-            log::error!("{error}");
-            Errno::INVAL
-        })
+        Topology::read(&sources)
+    }
+
+    /// From now on the kernel shows these GPUs and no others, in this node order: see [`Machine::show`]. What a process has
+    /// stays; of a GPU that is not shown nothing can be asked. `EINVAL` for an id that is no GPU of this machine or is
+    /// there twice.
+    pub fn show(&self, gpus: &[GpuId]) -> Result<(), Errno> {
+        let mut shared = self.lock();
+        shared.world.show(gpus).map_err(|_| Errno::INVAL)?;
+        shared.topologies = [None, None];
+        Ok(())
     }
 
     /// Sets or clears the faults to inject. Besides the ioctls' verbs there are `open`, `reserve` and `mmap` (whatever

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use hsakmt_core::address::Bounds;
 use hsakmt_core::driver::{Errno, VaRequest};
 
 use super::Space;
@@ -73,6 +74,17 @@ impl Numbers {
         Ok(at)
     }
 
+    /// The last address of the highest used stretch that reaches into `range`.
+    pub(super) fn last_used(&self, range: Bounds) -> Option<usize> {
+        let beyond = self.0.range(..=range.limit).next_back();
+        let last = match beyond {
+            // The range ends in a free stretch: the one before it.
+            Some((start, end)) if *end > range.limit => start.checked_sub(1)?,
+            _ => self.0.range(range.limit..).next().map_or(usize::MAX, |(start, _)| start - 1),
+        };
+        (last >= range.base).then_some(last)
+    }
+
     /// `start..end` lies in one free range.
     fn take(&mut self, start: usize, end: usize) {
         let Some((&free, &free_end)) = self.0.range(..=start).next_back() else { return };
@@ -101,10 +113,24 @@ impl Numbers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hsakmt_core::address::Bounds;
-
     fn request(size: usize, align: usize, guard: usize, fixed: Option<usize>) -> VaRequest {
         VaRequest { size, align, guard, fixed, bounds: Bounds::new(0, usize::MAX) }
+    }
+
+    #[test]
+    fn what_is_used_ends_where_the_next_free_stretch_begins() {
+        let mut numbers = Numbers::new();
+        let at = |page: usize| BOTTOM + page * PAGE;
+        assert_eq!(numbers.last_used(Bounds::new(at(0), at(9) - 1)), None);
+        for page in [2, 3, 6] {
+            numbers.reserve(request(PAGE, PAGE, 0, Some(at(page)))).unwrap();
+        }
+        let last = |from, to| numbers.last_used(Bounds::new(at(from), at(to) - 1));
+        assert_eq!([last(0, 2), last(4, 6), last(7, 9)], [None; 3]);
+        assert_eq!([last(0, 3), last(3, 4), last(0, 5)], [Some(at(4) - 1); 3], "both pages are one stretch");
+        assert_eq!([last(0, 7), last(6, 9)], [Some(at(7) - 1); 2]);
+        assert_eq!(numbers.last_used(Bounds::new(PAGE, BOTTOM - 1)), Some(BOTTOM - 1));
+        assert_eq!(numbers.last_used(Bounds::new(TOP, TOP + PAGE)), Some(usize::MAX));
     }
 
     #[test]

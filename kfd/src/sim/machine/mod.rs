@@ -177,6 +177,11 @@ impl World {
         &self.machine
     }
 
+    /// From now on the kernel shows these GPUs, in this order: see [`Machine::show`].
+    pub fn show(&mut self, gpus: &[GpuId]) -> Result<(), String> {
+        self.machine.show(gpus)
+    }
+
     /// A number no other machine has.
     pub fn nonce(&self) -> u64 {
         self.nonce

@@ -25,7 +25,7 @@ impl World {
     }
 
     fn apertures(&self) -> impl Iterator<Item = ProcessDeviceApertures> {
-        self.machine.gpus.iter().map(|gpu| ProcessDeviceApertures {
+        self.machine.shown().map(|(_, gpu)| ProcessDeviceApertures {
             lds_base: gpu.lds.base,
             lds_limit: gpu.lds.limit,
             scratch_base: gpu.scratch.base,
@@ -53,7 +53,7 @@ impl World {
     ) -> Result<(), Errno> {
         let room = args.num_of_nodes as usize;
         if room == 0 {
-            args.num_of_nodes = self.machine.gpus.len() as u32;
+            args.num_of_nodes = self.machine.shown().count() as u32;
             return Ok(());
         }
         let list: Vec<ProcessDeviceApertures> = self.apertures().take(room).collect();

@@ -27,6 +27,8 @@ pub(crate) enum Reply {
     OpenDevice(Target, bool),
     /// It opens this file; true: closed on exec.
     OpenFile(OwnedFd, bool),
+    /// It asks for the next list of GPUs.
+    ShowNext,
 }
 
 /// A path call, whatever its number: the arguments in one order.
@@ -39,19 +41,20 @@ enum Asked {
 }
 
 /// Answers a path call.
-pub(crate) fn answer(call: &Call, caller: &Stopped<'_>, tree: &Tree, gpus: usize) -> Reply {
+pub(crate) fn answer(call: &Call, caller: &Stopped<'_>, tree: &Tree, machine: &Machine) -> Reply {
     let Some((directory, path, asked, empty_path)) = arguments(call, caller) else { return Reply::GoOn };
     let target = match path {
         // fstat, in any of its forms.
         None => descriptor(directory, caller),
         Some(address) => match caller.string(address) {
             Some(text) if text.is_empty() && empty_path => descriptor(directory, caller),
-            Some(text) if !text.is_empty() => resolve(&text, directory, caller.task, tree, gpus),
+            Some(text) if !text.is_empty() => resolve(&text, directory, caller.task, tree, machine),
             _ => None,
         },
     };
     match (target, asked) {
         (None, _) => Reply::GoOn,
+        (Some(Target::Next), _) => Reply::ShowNext,
         (Some(target), Asked::Open { flags }) => open(target, flags),
         (Some(target), Asked::Stat { to, follow }) => {
             Reply::Return(stats(&target, follow).and_then(|(stat, _)| caller.write(to, stat.as_bytes())).map(|()| 0))
@@ -122,6 +125,7 @@ fn stats(target: &Target, follow: bool) -> Result<(stat::KernelStat, stat::Kerne
         Target::Kfd => Ok(stat::device(KFD_MAJOR, 0)),
         Target::Render(gpu) => Ok(stat::device(DRM_MAJOR, Machine::render_minor(*gpu))),
         Target::Card(gpu) => Ok(stat::device(DRM_MAJOR, *gpu as u32)),
+        Target::Next => Err(Errno(libc::ENOENT)),
         Target::File(path) => {
             let flags = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
             rustix::fs::statat(CWD, path, flags).map(|found| stat::file(&found)).map_err(failed)

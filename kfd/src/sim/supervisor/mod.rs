@@ -22,6 +22,7 @@ use std::process::{Child, Command, ExitStatus};
 use std::time::Instant;
 
 use hsakmt_core::driver::Errno;
+use hsakmt_core::node::GpuId;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::json;
 
@@ -48,6 +49,7 @@ use drm::Gems;
 use files::Reply;
 use journal::Journal;
 use listener::{Call, Listener};
+pub use path::NEXT;
 use path::Target;
 use processes::Processes;
 use signals::Signals;
@@ -77,6 +79,8 @@ pub struct Config {
     pub svm: SvmMode,
     /// Faults to inject.
     pub faults: Faults,
+    /// Lists of GPUs that the kernel shows one after the other: the first when the program looks for [`NEXT`].
+    pub next: Vec<Vec<GpuId>>,
     /// Where to log.
     pub log: Option<PathBuf>,
 }
@@ -93,6 +97,7 @@ struct Sleeper {
 struct Supervisor {
     world: World,
     tree: Tree,
+    next: std::vec::IntoIter<Vec<GpuId>>,
     listener: Listener,
     tasks: Tasks,
     processes: Processes,
@@ -129,6 +134,7 @@ pub fn run(command: Command, config: Config) -> Result<ExitStatus, Error> {
     let supervisor = Supervisor {
         world,
         tree,
+        next: config.next.into_iter(),
         listener,
         tasks: Tasks::default(),
         processes: Processes::default(),
@@ -319,10 +325,14 @@ impl Supervisor {
         let Ok(task) = self.tasks.get(call.tid) else { return self.listener.go_on(call.id) };
         let process = task.process;
         let caller = Stopped { task, listener: &self.listener, call: call.id, nonce: self.world.nonce() };
-        match files::answer(call, &caller, &self.tree, self.world.machine().gpus.len()) {
+        match files::answer(call, &caller, &self.tree, self.world.machine()) {
             Reply::GoOn => self.listener.go_on(call.id),
             Reply::Return(result) => self.listener.answer(call.id, result),
             Reply::OpenFile(file, cloexec) => self.listener.answer_with(call.id, file.as_fd(), cloexec),
+            Reply::ShowNext => {
+                let result = self.show_next();
+                self.listener.answer(call.id, result.map(|()| 0));
+            }
             Reply::OpenDevice(target, cloexec) => {
                 let result = self.open_device(call, process, &target, cloexec);
                 if let Some(journal) = &mut self.journal {
@@ -333,6 +343,13 @@ impl Supervisor {
                 }
             }
         }
+    }
+
+    /// The kernel shows other GPUs from now on; `ENOENT` when the last list has been shown.
+    fn show_next(&mut self) -> Result<(), Errno> {
+        let gpus = self.next.next().ok_or(Errno(libc::ENOENT))?;
+        self.world.show(&gpus).map_err(|_| Errno::INVAL)?;
+        self.tree.show(self.world.machine()).map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EIO)))
     }
 
     /// Opens a device for a process and answers the call; on an error the call still waits.
@@ -350,7 +367,7 @@ impl Supervisor {
             }
             Target::Render(gpu) => answer(self.renders.get(*gpu).ok_or(Errno(libc::ENOENT))?.as_fd()),
             Target::Card(gpu) => answer(self.cards.get(*gpu).ok_or(Errno(libc::ENOENT))?.as_fd()),
-            Target::File(_) => return Err(Errno(libc::ENOENT)),
+            Target::File(_) | Target::Next => return Err(Errno(libc::ENOENT)),
         }
         Ok(())
     }

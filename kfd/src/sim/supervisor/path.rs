@@ -22,7 +22,12 @@ pub(crate) enum Target {
     Card(usize),
     /// A file or directory of the stand-in for `/sys`.
     File(PathBuf),
+    /// [`NEXT`].
+    Next,
 }
+
+/// What a program looks for to have the kernel show the next list of GPUs.
+pub const NEXT: &str = "/dev/kfd-sim/next";
 
 impl Target {
     /// What an open descriptor is, as far as it is a device.
@@ -37,7 +42,7 @@ impl Target {
 }
 
 /// What `path`, relative to the descriptor `directory` (or `AT_FDCWD`), leads to.
-pub(crate) fn resolve(path: &str, directory: i32, task: &Task, tree: &Tree, gpus: usize) -> Option<Target> {
+pub(crate) fn resolve(path: &str, directory: i32, task: &Task, tree: &Tree, machine: &Machine) -> Option<Target> {
     let absolute = if path.starts_with('/') {
         normal(path)
     } else {
@@ -55,8 +60,11 @@ pub(crate) fn resolve(path: &str, directory: i32, task: &Task, tree: &Tree, gpus
     if absolute == "/dev/kfd" {
         return Some(Target::Kfd);
     }
+    if absolute == NEXT {
+        return Some(Target::Next);
+    }
     let index = |prefix: &str| absolute.strip_prefix(prefix)?.parse::<u32>().ok();
-    let below = |index: u32| usize::try_from(index).ok().filter(|index| *index < gpus);
+    let below = |index: u32| machine.shown().map(|(shown, _)| shown).find(|shown| *shown == index as usize);
     if let Some(gpu) = index("/dev/dri/card").and_then(below) {
         return Some(Target::Card(gpu));
     }
