@@ -225,7 +225,15 @@ impl Context {
         writer.close();
         writer.limit_retired(environment::retired_limit());
         self.remember(&device.fds());
-        let mut manager = Manager::new(device, writer, opened);
+        // An object that a close without memory has left behind is no object of this channel.
+        if writer.snapshot().iter().next().is_some()
+            && let Err(error) = writer.clear_objects()
+        {
+            self.remember(&[]);
+            state.parked = Some(writer);
+            return Err(error.into());
+        }
+        let mut manager = Manager::new(device, writer, opened)?;
         // What is noted is another opening's, or a parent process's.
         let stands = snapshots::with(|table| (table.note_set_up(self.index, None), table.current()));
         let set_up = match stands.map(|(_, current)| current) {
