@@ -85,14 +85,7 @@ pub mod flags;
 pub mod info;
 #[doc(hidden)]
 #[cfg(target_has_atomic = "ptr")]
-pub mod internals {
-    //! What the package `hsakmt` needs of the read path and of reader slots. Not part of the public interface: it changes
-    //! without notice, and what could break a reader's protection is `unsafe`.
-
-    pub use crate::epoch::slots::{Inside, Kept, Slot};
-    pub use crate::epoch::{Crowd, Emptied, Stay};
-    pub use crate::recent::Recent;
-}
+pub mod internals;
 mod ledger;
 #[allow(unsafe_code)]
 mod list;

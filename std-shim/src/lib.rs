@@ -33,6 +33,7 @@
 
 pub mod backend;
 mod banks;
+mod cancel;
 pub mod capi;
 pub mod context;
 pub mod ctypes;

@@ -48,10 +48,11 @@ pub enum Reason {
 
 /// An error number in words, and where to look.
 fn advice(error: &SetUpError) -> String {
-    match error.errno() {
-        Some(errno) => format!(" ({}); the driver may say more: sudo dmesg | grep -i kfd", device::words(errno)),
-        None => String::new(),
-    }
+    let Some(errno) = error.errno() else { return String::new() };
+    let words = device::words(errno);
+    // The number has been said.
+    let words = words.split(" (os error").next().unwrap_or_default();
+    format!(" ({words}); the driver may say more: sudo dmesg | grep -i kfd")
 }
 
 impl Reason {

@@ -29,6 +29,7 @@ use hsakmt_core::epoch::slots::{self, Slots};
 use hsakmt_core::epoch::{Domain, Grace};
 use hsakmt_core::internals::{Emptied, Inside, Kept, Recent, Slot, Stay};
 
+use crate::cancel::CancelOff;
 use crate::shared::{Membarrier, SHARED, SLOTS};
 use crate::tls;
 
@@ -163,6 +164,8 @@ impl Grace for Periods {
     }
 
     fn pause(&mut self, attempt: usize) -> bool {
+        // Sleep and log are cancellation points, and an entry that is prompt may come here.
+        let _held = CancelOff::hold();
         // A reader that was preempted inside needs the processor more than this writer.
         std::thread::sleep(Duration::from_millis(1));
         if attempt + 1 < PAUSES {

@@ -5,8 +5,9 @@
 //! original, shows as a line that differs.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use hsakmt_tests::install::{Abi, Link, build, build_with, prefix, prefix_of, succeed};
+use hsakmt_tests::install::{Abi, Link, build, build_with, prefix, prefix_of, succeed, workspace};
 use hsakmt_tests::sim;
 
 const PRESETS: &[&str] = &["gfx90a", "gfx942", "gfx1100", "apu", "none"];
@@ -60,6 +61,11 @@ fn case_79_a_fork_at_any_moment_leaves_the_child_a_library_that_opens() {
 }
 
 #[test]
+fn a_fork_leaves_the_child_a_topology_snapshot() {
+    run("a_fork_leaves_the_child_a_topology_snapshot", &["--svm", "off"], "fork_snapshot.c");
+}
+
+#[test]
 fn a_forked_child_knows_nothing_of_what_its_parent_asked() {
     run("a_forked_child_knows_nothing_of_what_its_parent_asked", &["--svm", "off"], "fork_recent.c");
 }
@@ -92,6 +98,49 @@ fn without_membarrier_all_is_the_same() {
 }
 
 #[test]
+fn case_97_a_first_query_in_a_handler_reaches_neither_malloc_nor_a_lock() {
+    const NAME: &str = "abi_machine::case_97_a_first_query_in_a_handler_reaches_neither_malloc_nor_a_lock";
+    if let Some(reason) = sim::unavailable() {
+        return sim::skip(NAME, &reason);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let binary = folder.path().join("program");
+    let include = format!("-I{}", prefix().join("include").display());
+    let flags = ["-O1", "-Wall", "-Werror", &include, "-pthread"];
+    succeed(Command::new("cc").args(flags).arg(source("first_query.c")).arg("-o").arg(&binary).arg("-ldl"));
+    let library = prefix().join("lib/libhsakmt.so.1");
+    // No keys, more than those that need no memory, and all that a process can have.
+    for keys in ["0", "40", "2000"] {
+        succeed(sim::under(&["--svm", "off"], &binary).arg(&library).arg(keys));
+    }
+}
+
+/// The line on stderr says why, once.
+#[test]
+fn a_reader_that_stops_costs_its_own_context_one_pause_and_others_nothing() {
+    const NAME: &str = "abi_machine::a_reader_that_stops_costs_its_own_context_one_pause_and_others_nothing";
+    if let Some(reason) = sim::unavailable() {
+        return sim::skip(NAME, &reason);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let binary = folder.path().join("program");
+    build_with(&prefix(), Link::Shared, &["-Wall", "-Werror", "-pthread"], &[&source("stalled.c")], &binary);
+    let mut command = sim::under(&["--svm", "off"], &binary);
+    let said = succeed(command.env("HSAKMT_MAX_RETIRED_MIB", "1").env("HSAKMT_DEBUG_LEVEL", "3"));
+    let said = String::from_utf8_lossy(&said.stderr);
+    let reasons: Vec<&str> = said.lines().filter(|line| line.contains("NO_MEMORY")).collect();
+    assert!(
+        matches!(reasons[..], [line] if line.contains("context 1") && line.contains("a query of thread")),
+        "{said}"
+    );
+}
+
+#[test]
+fn case_96_signals_while_the_topology_is_read_cost_nothing() {
+    run("case_96_signals_while_the_topology_is_read_cost_nothing", &[], "interrupted.c");
+}
+
+#[test]
 fn memory_of_others() {
     run("memory_of_others", &["--svm", "off"], "sharing.c");
 }
@@ -114,4 +163,28 @@ fn run(name: &str, options: &[&str], program: &str) {
     let binary = folder.path().join("program");
     build(&prefix(), Link::Shared, &[&source(program)], &binary);
     succeed(&mut sim::under(options, &binary));
+}
+
+/// Each export on a thread of its own; also while everything is logged, and with SVM.
+#[test]
+fn no_entry_registers_work_for_the_end_of_its_thread() {
+    const NAME: &str = "no_entry_registers_work_for_the_end_of_its_thread";
+    if let Some(reason) = sim::unavailable() {
+        return sim::skip(&format!("abi_machine::{NAME}"), &reason);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let binary = folder.path().join("program");
+    // The program names the entries at run time only.
+    let flags = ["-Wall", "-Wextra", "-Werror", "-pthread", "-Wl,--no-as-needed"];
+    build_with(&prefix(), Link::Shared, &flags, &[&source("exit_work.c")], &binary);
+    let script = std::fs::read_to_string(workspace().join("std-shim/libhsakmt.ver")).unwrap();
+    let names: Vec<&str> = script.lines().filter_map(|line| line.trim().strip_suffix(';')).collect();
+    let names: Vec<&str> = names.into_iter().filter(|name| name.starts_with("hsaKmt")).collect();
+    assert!(names.len() > 120, "{names:?}");
+    for options in [&["--svm", "off"][..], &["--svm", "on"], &["--svm", "off", "--next", "0xa102"]] {
+        for level in ["", "7"] {
+            let mut command = sim::under(options, &binary);
+            succeed(command.args(&names).env("HSAKMT_DEBUG_LEVEL", level));
+        }
+    }
 }

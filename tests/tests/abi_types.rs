@@ -1,5 +1,8 @@
 //! The Rust side of the C interface against the same tables: structs, statuses, and the list of what is not written.
 
+use std::collections::BTreeSet;
+use std::path::Path;
+
 use hsakmt::capi;
 use hsakmt::ctypes::LAYOUTS;
 use hsakmt::status::Status;
@@ -53,6 +56,43 @@ fn the_readme_lists_what_is_not_written() {
     listed.sort_unstable();
     unwritten.sort_unstable();
     assert_eq!(listed, unwritten, "README's list and capi/unwritten.rs differ");
+}
+
+#[test]
+fn the_readme_has_every_environment_variable() {
+    let readme = std::fs::read_to_string(workspace().join("README.md")).expect("README.md");
+    let (_, rest) = readme.split_once("<!-- environment:begin -->").expect("the marker where the table begins");
+    let (table, _) = rest.split_once("<!-- environment:end -->").expect("the marker where the table ends");
+    let listed = table.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    let listed: BTreeSet<String> = listed.map(|name| name.strip_suffix("_n").unwrap_or(name).to_owned()).collect();
+    let mut read = BTreeSet::new();
+    for folder in ["std-shim/src", "kfd/src"] {
+        variables_in(&workspace().join(folder), &mut read);
+    }
+    assert_eq!(read, listed, "README's table and the sources differ");
+}
+
+/// The variables that sources name: string literals of capitals in an expression. The environment itself is read in one
+/// place, which takes any name.
+fn variables_in(folder: &Path, read: &mut BTreeSet<String>) {
+    for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        let path = entry.path();
+        if path.is_dir() {
+            variables_in(&path, read);
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).unwrap();
+        let reads = text.matches("std::env::var").count();
+        assert_eq!(reads, usize::from(path.ends_with("kfd/src/environment.rs")), "{}", path.display());
+        let code = text.lines().filter(|line| !line.trim_start().starts_with("//") && !line.contains("doc(alias"));
+        for literal in code.flat_map(|line| line.split('"').skip(1).step_by(2)) {
+            let name = literal.split(|c: char| !c.is_ascii_uppercase() && c != '_').next().unwrap_or_default();
+            let other = ["HSAKMT_STATUS", "HSA_POINTER"].iter().any(|other| name.starts_with(other));
+            if (name.starts_with("HSA_") || name.starts_with("HSAKMT_")) && !other {
+                read.insert(name.trim_end_matches('_').to_owned());
+            }
+        }
+    }
 }
 
 #[test]

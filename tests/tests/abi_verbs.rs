@@ -18,8 +18,22 @@ struct Run {
 
 const RESERVED: (&str, &str) = ("HSA_RESERVE_SVM", "1");
 
+/// Set but empty, which is not set (case 87). `verbs.c` itself looks at `HSA_RESERVE_SVM`: `abi_renew` has that one.
+const EMPTY: &[(&str, &str)] = &[
+    ("HSA_USE_SVM", ""),
+    ("HSA_ZFB", ""),
+    ("HSA_DISABLE_CACHE", ""),
+    ("HSA_USERPTR_FOR_PAGED_MEM", ""),
+    ("HSA_CHECK_USERPTR", ""),
+    ("HSA_SVM_GUARD_PAGES", ""),
+    ("HSA_MAX_VA_ALIGN", ""),
+    ("HSA_OVERRIDE_GFX_VERSION", ""),
+    ("HSAKMT_DEBUG_LEVEL", ""),
+];
+
 const RUNS: &[Run] = &[
     Run { name: "plain", seed: "101", count: "60", environment: &[], options: &[] },
+    Run { name: "plain", seed: "101", count: "60", environment: EMPTY, options: &[] },
     Run { name: "reserved", seed: "102", count: "60", environment: &[RESERVED], options: &[] },
     Run {
         name: "reserved-no-guard",

@@ -142,6 +142,16 @@ fn the_table_says_which_machine_and_ends_with_the_measurement() {
 }
 
 #[test]
+fn a_machine_without_the_device_is_simulated_and_says_so() {
+    if std::path::Path::new("/dev/kfd").exists() {
+        return sim::skip("a_machine_without_the_device_is_simulated_and_says_so", "this machine has a /dev/kfd");
+    }
+    let said = String::from_utf8(tool::run(&["demo", "--json"]).stderr).unwrap();
+    let why = "simulated machine gfx90a in this process (/dev/kfd: No such file or directory";
+    assert!(said.starts_with(why), "{said}");
+}
+
+#[test]
 fn a_machine_without_a_gpu_is_a_failure_that_says_so() {
     let output = tool::run(&["demo", "--simulated=none"]);
     assert_eq!(output.status.code(), Some(1));

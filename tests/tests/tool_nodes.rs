@@ -65,6 +65,35 @@ fn under_kfd_sim_it_is_dev_kfd() {
     assert!(said.contains("/dev/kfd: Permission denied") && said.contains("render"), "{said}");
 }
 
+/// Each refusal by its own name, and no guess.
+#[test]
+fn what_the_machine_refused_is_told() {
+    if let Some(reason) = sim::unavailable() {
+        return sim::skip("what_the_machine_refused_is_told", &reason);
+    }
+    let refusals = [
+        ("open:1=EINVAL", "/dev/kfd: Invalid argument", "found no GPU"),
+        ("version:1=EIO", "/dev/kfd: AMDKFD_IOC_GET_VERSION: Input/output error", "HSAKMT_STATUS_ERROR"),
+        ("open:3=EACCES", "nodes/2/properties: /dev/dri/renderD129: Permission denied", "render"),
+        ("open:5=EMFILE", "/dev/dri/renderD129 of GPU 0xa102: Too many open files", "ulimit"),
+        ("apertures:*=EINVAL", "AMDKFD_IOC_GET_PROCESS_APERTURES_NEW: error 22 (Invalid argument)", "dmesg"),
+        ("acquire_vm:1=EBUSY", "AMDKFD_IOC_ACQUIRE_VM of GPU 0xa001: error 16 (Device or resource busy)", "dmesg"),
+    ];
+    for (fault, reason, advice) in refusals {
+        for command in ["nodes", "demo"] {
+            let output = sim::under(&["--fault", fault], tool::hsakmt()).arg(command).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(1), "{fault}: {said}");
+            assert!(said.contains(reason) && said.contains(advice), "{fault}: {said}");
+        }
+    }
+    // A simulated machine's topology is not the host's.
+    let mut command = tool::command(&["nodes", "--simulated"]);
+    let output = command.env("HSA_OVERRIDE_GFX_VERSION", "nine").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && said.contains("HSA_OVERRIDE_GFX_VERSION is \"nine\""), "{said}");
+}
+
 #[test]
 fn wrong_usage_is_2_and_help_is_0() {
     for line in [&["--frobnicate"][..], &["demon"], &["demo", "extra"], &["nodes", "--simulated=gfx1"], &[]] {

@@ -119,13 +119,12 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         Ok((handles, offset))
     }
 
-    /// Ends buffer objects that no reader has seen and nobody has mapped: undo, or the last close. There is no answer
-    /// to a refusal.
-    pub(super) fn unmake(&mut self, handles: Handles) {
-        for handle in handles.iter() {
-            let _ = self.driver.free(handle);
-        }
+    /// Ends buffer objects that no reader has seen and nobody has mapped: undo, or the last close. Whether the device
+    /// refused none; there is no other answer to a refusal.
+    pub(super) fn unmake(&mut self, handles: Handles) -> bool {
+        let refused = handles.iter().filter(|handle| self.driver.free(*handle).is_err()).count();
         handles.free(self.writer.memory());
+        refused == 0
     }
 
     /// Ends an object's buffer objects, in order. When one is refused, those ended before it are made again, so that

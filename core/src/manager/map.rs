@@ -5,7 +5,7 @@
 //! unless the kernel refuses the undo as well, and then MappedNodes say so.
 
 use super::Manager;
-use super::gpu_list::GpuList;
+use super::gpu_list::{GpuList, Gpus};
 use super::mapping::{Change, Stuck};
 use crate::aperture::{Aperture, MAX_NODES};
 use crate::driver::{Driver, HostRange, SvmAttribute};
@@ -113,15 +113,15 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         if record.is_userptr() {
             return self.map_userptr(aperture, record, address).map(Some);
         }
-        let registered = self.gpus(record.registered)?;
-        let allowed = if registered.is_empty() { self.machine.all.as_slice() } else { registered.as_slice() };
-        if wanted.iter().any(|gpu| !allowed.contains(gpu)) {
+        let registered = self.gpus(record.registered);
+        let on_all = registered.iter().next().is_none();
+        let allowed = |gpu| if on_all { self.machine.all.as_slice().contains(&gpu) } else { registered.contains(gpu) };
+        if wanted.iter().any(|gpu| !allowed(*gpu)) {
             return Err(Error::Failed);
         }
-        let mapped = self.gpus(record.mapped)?;
-        let mut off = GpuList::distinct(mapped.as_slice())?;
-        off.retain(|gpu| !wanted.contains(&gpu));
-        let on = GpuList::collect(wanted.iter().copied().filter(|gpu| !mapped.as_slice().contains(gpu)))?;
+        let mapped = self.gpus(record.mapped);
+        let off = GpuList::distinct(mapped.iter().filter(|gpu| !wanted.contains(gpu)))?;
+        let on = GpuList::collect(wanted.iter().copied().filter(|gpu| !mapped.contains(*gpu)))?;
         self.change_mapping(aperture, record, off.as_slice(), on.as_slice())?;
         Ok(None)
     }
@@ -146,8 +146,7 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
             entry.mappings -= 1;
             return Ok(());
         }
-        let mapped = self.gpus(record.mapped)?;
-        let off = GpuList::distinct(mapped.as_slice())?;
+        let off = GpuList::distinct(self.gpus(record.mapped).iter())?;
         self.change_mapping(aperture, record, off.as_slice(), &[])
     }
 
@@ -168,7 +167,7 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
     /// GPU, those who can reach that; else all.
     fn meant_for(&self, record: &Record) -> Result<GpuList> {
         if !record.registered.is_empty() {
-            return self.gpus(record.registered);
+            return GpuList::collect(self.gpus(record.registered).iter());
         }
         let gpus = if record.is_userptr() { self.machine.all.as_slice() } else { self.machine.reach(record.node) };
         GpuList::collect(gpus.iter().copied())
@@ -198,30 +197,22 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         if off.is_empty() && on.is_empty() {
             return Ok(());
         }
-        let before = self.gpus(record.mapped)?;
-        let before = before.as_slice();
         if on.is_empty() {
             self.writer.reserve_to_end(1)?
         } else {
             self.writer.reserve(1)?
         }
-        let kept = before.iter().copied().filter(|gpu| !off.contains(gpu) && !on.contains(gpu));
-        let after = GpuList::collect(kept.chain(on.iter().copied()))?;
-        let list = self.intern(after.as_slice())?;
+        let list = self.intern_mapping(record.mapped, off, on)?;
         let entry = self.ledger.get(record.id).ok_or(Error::Failed)?;
-        let outcome = Change { handles: &entry.handles, before, off, on }.run(&mut self.driver);
-        match outcome {
-            Ok(Ok(())) => self.show_mapping(aperture, record, list),
-            Ok(Err(stuck)) => {
+        let before = Gpus::new(self.writer.layout(), record.mapped);
+        match (Change { handles: &entry.handles, before, off, on }).run(&mut self.driver) {
+            Ok(()) => self.show_mapping(aperture, record, list),
+            Err(stuck) => {
                 self.writer.release(list);
                 if !stuck.is_clean() {
-                    self.show_stuck(aperture, record, before, &stuck)?;
+                    self.show_stuck(aperture, record, off, on, stuck)?;
                 }
                 Err(Error::Failed)
-            }
-            Err(error) => {
-                self.writer.release(list);
-                Err(error)
             }
         }
     }
@@ -241,11 +232,19 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
     }
 
     /// The undo was refused as well: MappedNodes become what the kernel has.
-    fn show_stuck(&mut self, aperture: Aperture, record: Record, before: &[GpuId], stuck: &Stuck) -> Result<()> {
-        let (on, off) = (stuck.on.as_slice(), stuck.off.as_slice());
-        let kept = before.iter().copied().filter(|gpu| !off.contains(gpu));
-        let actual = GpuList::collect(kept.chain(on.iter().copied()))?;
-        let list = self.intern(actual.as_slice())?;
+    #[cold]
+    #[inline(never)]
+    fn show_stuck(
+        &mut self,
+        aperture: Aperture,
+        record: Record,
+        off: &[GpuId],
+        on: &[GpuId],
+        stuck: Stuck,
+    ) -> Result<()> {
+        let off = GpuList::collect(stuck.off.of(off))?;
+        let on = GpuList::collect(stuck.on.of(on))?;
+        let list = self.intern_mapping(record.mapped, off.as_slice(), on.as_slice())?;
         self.show_mapping(aperture, record, list)
     }
 }

@@ -4,25 +4,58 @@
 //! handle. When undoing is refused too, [`Stuck`] says what the kernel now has. What never happens: a GPU that was
 //! mapped before the call taken off by the undo.
 
-use super::gpu_list::GpuList;
+use super::gpu_list::Gpus;
+use crate::aperture::MAX_NODES;
 use crate::driver::{Driver, Partial};
-use crate::error::Result;
 use crate::ledger::Handles;
 use crate::node::GpuId;
 
+/// Some of the positions of a list that is no longer than there can be nodes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Positions(u128);
+
+const _: () = assert!(MAX_NODES <= u128::BITS as usize);
+
+impl Positions {
+    /// Of a list of so many.
+    fn all(len: usize) -> Positions {
+        let mut all = Positions::default();
+        (0..len).for_each(|position| all.add(position));
+        all
+    }
+
+    fn add(&mut self, position: usize) {
+        self.0 |= 1 << position;
+    }
+
+    fn has(self, position: usize) -> bool {
+        self.0 & (1 << position) != 0
+    }
+
+    /// Keeps those from `first` on.
+    fn keep_from(&mut self, first: usize) {
+        self.0 &= u128::MAX.checked_shl(u32::try_from(first).unwrap_or(u32::MAX)).unwrap_or(0);
+    }
+
+    /// What stands there in `list`.
+    pub(super) fn of(self, list: &[GpuId]) -> impl Iterator<Item = GpuId> {
+        list.iter().enumerate().filter(move |(position, _)| self.has(*position)).map(|(_, gpu)| *gpu)
+    }
+}
+
 /// A change that failed and was undone, as far as the kernel let it.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Stuck {
-    /// Put on by this call, and not to be taken off again from at least one handle.
-    pub(super) on: GpuList,
-    /// Taken off by this call, and not to be put on again on any handle.
-    pub(super) off: GpuList,
+    /// Positions in `Change::on`: put on by this call, and not to be taken off again from at least one handle.
+    pub(super) on: Positions,
+    /// Positions in `Change::off`: taken off by this call, and not to be put on again on any handle.
+    pub(super) off: Positions,
 }
 
 impl Stuck {
     /// Whether the undo succeeded.
     pub(super) fn is_clean(&self) -> bool {
-        self.on.is_empty() && self.off.is_empty()
+        self.on.0 == 0 && self.off.0 == 0
     }
 }
 
@@ -31,10 +64,10 @@ pub(super) struct Change<'a> {
     /// The object's.
     pub(super) handles: &'a Handles,
     /// Mapped before the call.
-    pub(super) before: &'a [GpuId],
+    pub(super) before: Gpus<'a>,
     /// To be taken off: a part of `before`, each once.
     pub(super) off: &'a [GpuId],
-    /// To be put on; what is in `before` already stays on whatever happens.
+    /// To be put on; what is in `before` already stays on in any case.
     pub(super) on: &'a [GpuId],
 }
 
@@ -56,28 +89,14 @@ impl Reached {
 }
 
 impl Change<'_> {
-    /// Takes off, then puts on. The outer error is the library's own shortage of memory, before the first driver step.
-    pub(super) fn run<V: Driver>(&self, driver: &mut V) -> Result<Result<(), Stuck>> {
-        // Room for the undo is made first: undoing allocates nothing.
-        let fresh = GpuList::collect(self.on.iter().copied().filter(|gpu| !self.before.contains(gpu)))?;
-        let mut stuck = Stuck { on: GpuList::collect(fresh.as_slice().iter().copied())?, off: GpuList::new() };
-        stuck.on.retain(|_| false);
-        stuck.off = GpuList::collect(self.off.iter().copied())?;
-
-        let unmapped = self.step(self.off, |handle| driver.unmap(handle, self.off));
-        let off = match unmapped {
-            Ok(all) => all,
-            Err(part) => {
-                self.undo(driver, part, Reached::default(), &mut stuck);
-                return Ok(Err(stuck));
-            }
-        };
+    /// Takes off, then puts on.
+    pub(super) fn run<V: Driver>(&self, driver: &mut V) -> Result<(), Stuck> {
+        let off = self
+            .step(self.off, |handle| driver.unmap(handle, self.off))
+            .map_err(|part| self.undo(driver, part, Reached::default()))?;
         match self.step(self.on, |handle| driver.map(handle, self.on)) {
-            Ok(_) => Ok(Ok(())),
-            Err(part) => {
-                self.undo(driver, off, part, &mut stuck);
-                Ok(Err(stuck))
-            }
+            Ok(_) => Ok(()),
+            Err(part) => Err(self.undo(driver, off, part)),
         }
     }
 
@@ -97,29 +116,26 @@ impl Change<'_> {
         Ok(Reached { handles: self.handles.len(), gpus: 0 })
     }
 
-    fn undo<V: Driver>(&self, driver: &mut V, off: Reached, on: Reached, stuck: &mut Stuck) {
+    fn undo<V: Driver>(&self, driver: &mut V, off: Reached, on: Reached) -> Stuck {
+        let mut stuck = Stuck { on: Positions::default(), off: Positions::all(self.off.len()) };
         for (index, handle) in self.handles.iter().enumerate() {
             let on = on.of(index, self.on);
             for (position, gpu) in on.iter().enumerate() {
                 let again = on.iter().take(position).any(|earlier| earlier == gpu);
-                if again || self.before.contains(gpu) {
+                if again || self.before.contains(*gpu) {
                     continue;
                 }
-                let stays = matches!(driver.unmap(handle, &[*gpu]), Err(Partial { done: 0, .. }));
-                if stays && !stuck.on.as_slice().contains(gpu) {
-                    // Cannot fail: there was room for all of them.
-                    let _ = stuck.on.push(*gpu);
+                if matches!(driver.unmap(handle, &[*gpu]), Err(Partial { done: 0, .. })) {
+                    stuck.on.add(position);
                 }
             }
             let taken = off.of(index, self.off);
-            let refused = match taken {
-                [] => &[][..],
-                _ => match driver.map(handle, taken) {
-                    Ok(()) => &[],
-                    Err(Partial { done, .. }) => taken.get(done..).unwrap_or(&[]),
-                },
+            let put_back = match taken {
+                [] => usize::MAX,
+                _ => driver.map(handle, taken).err().map_or(usize::MAX, |partial| partial.done),
             };
-            stuck.off.retain(|gpu| refused.contains(&gpu));
+            stuck.off.keep_from(put_back);
         }
+        stuck
     }
 }

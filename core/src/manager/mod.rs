@@ -54,11 +54,11 @@ pub use machine::{Gfx, NodeFacts, Opened, Options};
 pub use refused::SetUpError;
 pub use share::SharedHandle;
 
-use gpu_list::GpuList;
+use gpu_list::{GpuList, Gpus};
 use machine::{Machine, SvmSpace};
 
 use crate::address::{Bounds, PageSize};
-use crate::aperture::Aperture;
+use crate::aperture::{Aperture, MAX_NODES};
 use crate::driver::Driver;
 use crate::epoch::Domain;
 use crate::error::{Error, Result};
@@ -240,17 +240,25 @@ impl<'r, V: Driver, D: Domain, M: Memory> Manager<'r, V, D, M> {
         self.writer.find(address, wanted)
     }
 
-    /// The gpu ids of a record's node list.
-    fn gpus(&self, list: List) -> Result<GpuList> {
-        let layout = self.writer.layout();
-        GpuList::collect(list.ids().iter().filter_map(|node| layout.gpu_of(NodeId(*node))))
+    /// The GPUs of a record's node list.
+    fn gpus(&self, list: List) -> Gpus<'_> {
+        Gpus::new(self.writer.layout(), list)
     }
 
     /// The node list of some GPUs, counted once.
     fn intern(&mut self, gpus: &[GpuId]) -> Result<List> {
+        self.intern_mapping(List::EMPTY, &[], gpus)
+    }
+
+    /// The node list of `before` without `off` and `on`, then `on`; counted once.
+    #[inline(never)]
+    fn intern_mapping(&mut self, before: List, off: &[GpuId], on: &[GpuId]) -> Result<List> {
         let layout = self.writer.layout();
-        let nodes = GpuList::collect(gpus.iter().filter_map(|gpu| layout.node_of(*gpu)).map(|node| GpuId(node.0)))?;
-        let nodes = nodes.as_slice();
+        let kept = self.gpus(before).iter().filter(|gpu| !off.contains(gpu) && !on.contains(gpu));
+        let mut nodes = heapless::Vec::<NodeId, MAX_NODES>::new();
+        for node in kept.chain(on.iter().copied()).filter_map(|gpu| layout.node_of(gpu)) {
+            nodes.push(node).map_err(|_| Error::NoMemory)?;
+        }
         self.writer.intern(nodes.len(), |position| nodes.get(position).map_or(0, |node| node.0))
     }
 

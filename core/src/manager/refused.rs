@@ -3,6 +3,8 @@
 //! In: the step that failed, the GPU it was about, the device's error number. Out: a value without allocation, and a line
 //! of text. What never happens: a reason that is lost on the way to whoever prints it.
 
+use core::fmt;
+
 use crate::address::Bounds;
 use crate::aperture::MAX_NODES;
 use crate::driver::Errno;
@@ -46,9 +48,9 @@ pub enum SetUpError {
     NoRoom(Bounds),
     /// The topology has changed, and an object that is alive is on a node that names another GPU now, or none.
     #[error(
-        "the topology has changed: node {} was GPU {:#x} and is {:#x} now (0 is none), and the object at {start:#x} uses it; \
-         free it and acquire again",
-        node.0, was.0, now.0
+        "the topology has changed: node {} was {} and is {} now, and the object at {start:#x} uses it; free it and acquire \
+         again",
+        node.0, Named(*was), Named(*now)
     )]
     InUse {
         /// Where the object begins.
@@ -72,6 +74,18 @@ pub enum SetUpError {
     /// The library itself could not: it found no memory, or a reader stands still.
     #[error(transparent)]
     Library(#[from] Error),
+}
+
+/// A GPU in a sentence.
+struct Named(GpuId);
+
+impl fmt::Display for Named {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            GpuId::NONE => f.write_str("no GPU"),
+            GpuId(id) => write!(f, "GPU {id:#x}"),
+        }
+    }
 }
 
 impl SetUpError {

@@ -88,13 +88,14 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
 
     /// One more registration. The node list is the first caller's: it may be given later, but not changed.
     fn register_again(&mut self, aperture: Aperture, record: Record, gpus: &GpuList) -> Result<()> {
-        let known = self.gpus(record.registered)?;
-        if !known.is_empty() && known.as_slice() != gpus.as_slice() {
+        let known = self.gpus(record.registered);
+        let has_none = known.iter().next().is_none();
+        if !has_none && !known.iter().eq(gpus.as_slice().iter().copied()) {
             return Err(Error::AlreadyRegistered);
         }
         let entry = self.ledger.get(record.id).ok_or(Error::Failed)?;
         let registrations = entry.registrations.checked_add(1).ok_or(Error::Failed)?;
-        if known.is_empty() && !gpus.is_empty() {
+        if has_none && !gpus.is_empty() {
             self.writer.reserve(1)?;
             let registered = self.intern(gpus.as_slice())?;
             self.writer.replace(aperture, Record { registered, ..record })?;

@@ -8,6 +8,7 @@
 use super::Manager;
 use super::machine::{Machine, NodeFacts, Options, SvmSpace};
 use super::refused::SetUpError;
+use super::space::VaRange;
 use crate::address::Bounds;
 use crate::aperture::{Aperture, Layout};
 use crate::driver::Driver;
@@ -126,8 +127,12 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
             let record = self.writer.find_start(aperture, start).filter(|record| self.is_mmio_page(record));
             if let Some(record) = record {
                 self.writer.remove(aperture, record.start)?;
-                // SAFETY: it was the manager's and has just been removed.
-                unsafe { self.end_removed(aperture, &record) };
+                // What the device does not give up stays mapped on other GPUs: its address is used for nothing else.
+                if self.end_removed(&record) {
+                    // SAFETY: it was the manager's and has just been removed.
+                    let range = unsafe { VaRange::of(aperture, &record, self.page()) };
+                    self.give(range);
+                }
                 self.writer.release(record.registered);
                 self.writer.release(record.mapped);
             }

@@ -327,8 +327,10 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
             let gone = self.writer.reserve_to_end(1).and_then(|()| self.writer.remove(aperture, record.start)).is_ok();
             all &= gone;
             if gone {
+                self.end_removed(&record);
                 // SAFETY: it was the manager's and has just been removed.
-                unsafe { self.end_removed(aperture, &record) };
+                let range = unsafe { VaRange::of(aperture, &record, self.page()) };
+                self.give(range);
                 self.writer.release(record.registered);
                 self.writer.release(record.mapped);
             }
@@ -336,13 +338,10 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         all
     }
 
-    /// Ends what an object is besides its record, whatever the driver refuses. Its lists are the caller's.
-    ///
-    /// # Safety
-    /// As for [`VaRange::of`].
-    #[expect(unsafe_code, reason = "the end of an object")]
-    pub(super) unsafe fn end_removed(&mut self, aperture: Aperture, record: &Record) {
-        let mapped = self.gpus(record.mapped).and_then(|gpus| GpuList::distinct(gpus.as_slice()));
+    /// Ends an object's buffer objects and its entry in the ledger, whatever the driver refuses; whether it refused nothing.
+    /// Addresses and lists are the caller's.
+    pub(super) fn end_removed(&mut self, record: &Record) -> bool {
+        let mapped = GpuList::distinct(self.gpus(record.mapped).iter());
         let mapped = mapped.unwrap_or_default();
         if let Some(entry) = self.ledger.remove(record.id) {
             for handle in entry.handles.iter() {
@@ -355,11 +354,9 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
                 }
             }
             entry.metadata.free(self.writer.memory());
-            self.unmake(entry.handles);
+            return self.unmake(entry.handles);
         }
-        // SAFETY: the caller's promise.
-        let range = unsafe { VaRange::of(aperture, record, self.page()) };
-        self.give(range);
+        true
     }
 
     /// Gives a reserved SVM range back, of which nothing is left in use.

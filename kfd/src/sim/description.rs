@@ -78,7 +78,7 @@ pub struct Machine {
     /// The GPUs, in the order of their render nodes.
     pub gpus: Vec<Gpu>,
     /// Positions in `gpus` of those that the kernel shows, in node order; `None` for all. See [`Machine::show`].
-    shown: Option<Vec<usize>>,
+    pub shown: Option<Vec<usize>>,
 }
 
 /// The first render node's minor number.

@@ -6,6 +6,10 @@
  * hsaKmtOpenKFD, after the last hsaKmtCloseKFD and in a forked child that has not opened again, nearly all of them
  * answer KERNEL_IO_CHANNEL_NOT_OPENED. Calls that the library does not have yet answer NOT_IMPLEMENTED; the project's
  * README lists them.
+ *
+ * A thread that was stopped in the middle of a query holds back the memory that its context has replaced since. At 256 MiB
+ * of it (HSAKMT_MAX_RETIRED_MIB, read at open) one change waits for the thread for two seconds; after that changes answer
+ * NO_MEMORY at once until it goes on. Calls that free, deregister or unmap work all the while.
  */
 #ifndef LIBHSAKMT_HSAKMT_H
 #define LIBHSAKMT_HSAKMT_H
@@ -47,7 +51,8 @@ HSAKMT_STATUS HSAKMTAPI hsaKmtGetAMDGPUDeviceHandle(HSAuint32 NodeId, HsaAMDGPUD
 
 /* ---- Pointers -------------------------------------------------------------------------------------------------- */
 
-/* What any address belongs to. ERROR and Type UNKNOWN: no object holds it. Takes no lock, makes no system call. */
+/* The allocation that contains an address. ERROR and Type UNKNOWN: none does. Takes no lock, allocates nothing and, but for
+ * a thread's first call, makes no system call: fit for signal handlers and allocator hooks. */
 HSAKMT_STATUS HSAKMTAPI hsaKmtQueryPointerInfo(const void *Pointer, HsaPointerInfo *PointerInfo);
 /* Attaches a value to the object that starts at Pointer, for later queries. */
 HSAKMT_STATUS HSAKMTAPI hsaKmtSetMemoryUserData(const void *Pointer, void *UserData);

@@ -35,13 +35,23 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use hsakmt_core::error::{Error, Result};
 
+use crate::cancel::CancelOff;
 use crate::context::Context;
 use crate::status::Status;
 
-/// The one way from C into the crate: an error becomes its status, a panic becomes the general failure. State is never
-/// half changed by either: edits are built aside, and locks of a panicked writer are recovered.
+/// The way from C into the crate: an error becomes its status, a panic becomes the general failure. State is never half
+/// changed by either: edits are built aside, and locks of a panicked writer are recovered. A pending cancellation of the
+/// thread waits until the entry has returned.
 #[inline(always)]
 fn boundary<T: Into<Status>>(body: impl FnOnce() -> T) -> Status {
+    let _held = CancelOff::hold();
+    prompt_boundary(body)
+}
+
+/// [`boundary`] for entries that do not come to a cancellation point, but where they hold cancellation off themselves: those
+/// that take tens of nanoseconds.
+#[inline(always)]
+fn prompt_boundary<T: Into<Status>>(body: impl FnOnce() -> T) -> Status {
     catch_unwind(AssertUnwindSafe(body)).map_or(Status::Error, Into::into)
 }
 
@@ -57,17 +67,21 @@ fn machine(context: Context) -> Result<(bool, u32)> {
     context.manage(|manager| Ok((manager.is_dgpu(), manager.writer().layout().node_count)))
 }
 
-/// Declares C entries. A body is a block of type `Result<()>` or `Status`.
+/// Declares C entries. A body is a block of type `Result<()>` or `Status`. `in boundary` says which way in they take;
+/// [`boundary`] if it is missing.
 macro_rules! entry {
-    ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) $body:block)*) => {
+    (in $boundary:ident $($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) $body:block)*) => {
         $(
             $(#[$doc])*
             #[allow(non_snake_case, reason = "the C names")]
             #[unsafe(no_mangle)]
             extern "C" fn $name($($argument: $type),*) -> $crate::status::Status {
-                $crate::capi::boundary(move || $body)
+                $crate::capi::$boundary(move || $body)
             }
         )*
+    };
+    ($($entries:tt)*) => {
+        $crate::capi::entry! { in boundary $($entries)* }
     };
 }
 use entry;
@@ -75,8 +89,9 @@ use entry;
 /// Declares C entries in pairs: the plain call, which means the primary context, and its twin, which is given one. The
 /// body is written once.
 macro_rules! twins {
-    ($($(#[$doc:meta])* fn $name:ident, $twin:ident($context:ident $(, $argument:ident: $type:ty)* $(,)?) $body:block)*) => {
+    (in $boundary:ident $($(#[$doc:meta])* fn $name:ident, $twin:ident($context:ident $(, $argument:ident: $type:ty)* $(,)?) $body:block)*) => {
         $crate::capi::entry! {
+            in $boundary
             $(
                 $(#[$doc])*
                 fn $name($($argument: $type),*) {
@@ -91,6 +106,9 @@ macro_rules! twins {
                 }
             )*
         }
+    };
+    ($($entries:tt)*) => {
+        $crate::capi::twins! { in boundary $($entries)* }
     };
 }
 use twins;

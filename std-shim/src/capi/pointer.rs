@@ -12,6 +12,8 @@ use crate::ctypes::HsaPointerInfo;
 use crate::status::Status;
 
 entry! {
+    in prompt_boundary
+
     /// What `Pointer` belongs to. No lock, no system call, no allocation; an address of no object is the general
     /// failure, and the struct is then all zeros, which means UNKNOWN.
     fn hsaKmtQueryPointerInfo(Pointer: Address, PointerInfo: Out<HsaPointerInfo>) {
@@ -38,6 +40,8 @@ fn query(context: Context, address: Address, out: Out<HsaPointerInfo>) -> Status
 }
 
 twins! {
+    in prompt_boundary
+
     /// Attaches a value to the object at `Pointer`.
     fn hsaKmtSetMemoryUserData, hsaKmtSetMemoryUserDataCtx(context, Pointer: Address, UserData: *mut c_void) {
         context.set_user_data(Pointer.0, UserData.expose_provenance())

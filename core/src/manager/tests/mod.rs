@@ -288,7 +288,7 @@ fn check(manager: &TestManager) {
     let mmap = manager.writer.layout().mmap;
     for (aperture, record) in &all {
         let entry = manager.ledger.get(record.id).unwrap();
-        let mut said: Vec<GpuId> = manager.gpus(record.mapped).unwrap().as_slice().to_vec();
+        let mut said: Vec<GpuId> = manager.gpus(record.mapped).iter().collect();
         said.sort();
         said.dedup();
         for handle in entry.handles.iter() {

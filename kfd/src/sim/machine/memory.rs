@@ -258,7 +258,7 @@ impl World {
     }
 
     pub(crate) fn free(&mut self, p: &mut Process, args: &mut FreeMemoryOfGpuArgs) -> Result<(), Errno> {
-        self.gpu((args.handle >> 32) as u32)?;
+        self.any_gpu((args.handle >> 32) as u32)?;
         let bo = p.bos.get(&args.handle).ok_or(Errno::INVAL)?;
         if bo.mapped != 0 {
             return Err(BUSY);
@@ -320,7 +320,7 @@ impl World {
         args: &mut UnmapMemoryFromGpuArgs,
         caller: &mut dyn Caller,
     ) -> Result<(), Errno> {
-        self.gpu((args.handle >> 32) as u32)?;
+        self.any_gpu((args.handle >> 32) as u32)?;
         let gpus = read_gpus(args.n_devices, args.n_success, args.device_ids_array_ptr, caller)?;
         let fault = self.faults.partial();
         self.note_gpus(&gpus);
@@ -329,7 +329,7 @@ impl World {
             if fault == Some(position) {
                 return Err(Errno::NOMEM);
             }
-            let gpu = self.gpu(*id)?;
+            let gpu = self.any_gpu(*id)?;
             if bo.mapped & (1 << gpu) == 0 {
                 return Err(Errno::INVAL);
             }

@@ -352,6 +352,11 @@ impl World {
         self.machine.gpu_index(GpuId(id)).ok_or(Errno::INVAL)
     }
 
+    /// As [`World::gpu`], also a GPU that is not shown: what a process has there can be unmapped and freed.
+    pub(crate) fn any_gpu(&self, id: u32) -> Result<usize, Errno> {
+        self.machine.gpus.iter().position(|gpu| gpu.gpu_id == GpuId(id)).ok_or(Errno::INVAL)
+    }
+
     /// Nanoseconds since this kernel started.
     pub(crate) fn uptime(&self) -> Duration {
         self.started.elapsed()

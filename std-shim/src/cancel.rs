@@ -1,0 +1,40 @@
+//! Holds pthread_cancel(3) off while this library is on the stack.
+//!
+//! Cancellation unwinds the thread from inside open(2), read(2), nanosleep(2) and their like, through every frame above.
+//! A frame of Rust that catches it aborts the process, and one that does not would leave a lock taken. So a C entry that
+//! may come to such a call holds cancellation off until it returns; a request that came meanwhile takes effect at the
+//! caller's next cancellation point.
+
+use core::ffi::c_int;
+
+/// `PTHREAD_CANCEL_DISABLE` of Linux's C libraries.
+const DISABLE: c_int = 1;
+
+unsafe extern "C" {
+    fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
+}
+
+/// Cancellation is off for this thread until it is dropped; stays of one thread nest.
+#[derive(Debug)]
+pub(crate) struct CancelOff {
+    before: c_int,
+}
+
+impl CancelOff {
+    /// Wait-free, no system call.
+    #[inline]
+    pub(crate) fn hold() -> CancelOff {
+        let mut before = DISABLE;
+        // SAFETY: a state that exists, and a place for the old one. It fails for other states only.
+        unsafe { pthread_setcancelstate(DISABLE, &raw mut before) };
+        CancelOff { before }
+    }
+}
+
+impl Drop for CancelOff {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: the state that was there; the old one is of no interest.
+        unsafe { pthread_setcancelstate(self.before, core::ptr::null_mut()) };
+    }
+}
