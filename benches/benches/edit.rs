@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use hsakmt_benches::workload::{BUFFER, OpenContext, SIZES, Scene, USERPTR, Walk, allocate, c_set_user_data};
+use hsakmt_benches::workload::{BUFFER, OpenContext, SIZES, Scene, Walk, allocate, c_set_user_data, userptr};
 use hsakmt_core::error::Result;
 
 criterion_group! {
@@ -50,7 +50,7 @@ fn verbs(criterion: &mut Criterion) {
             scene.manager.free(address)
         });
         bench("register + deregister", &mut |scene| {
-            scene.manager.register(HOST, USERPTR)?;
+            scene.manager.register(userptr(HOST))?;
             scene.manager.deregister(HOST)
         });
     }

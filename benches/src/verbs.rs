@@ -16,7 +16,7 @@ use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
 use crate::spread::medians;
-use crate::workload::{BUFFER, Random, SIZES, Scene, USERPTR, allocate_only};
+use crate::workload::{BUFFER, Random, SIZES, Scene, USERPTR, allocate_only, userptr};
 
 /// Prints what each write verb of the memory manager costs without the device, by how many objects there are.
 #[derive(Debug, Parser)]
@@ -108,7 +108,7 @@ fn round(scene: &mut Scene, random: &mut Random) -> Result<[f64; VERBS.len()]> {
     let map = without_device(scene, &fresh, |scene, address| scene.manager.map(address, BUFFER).map(drop))?;
     let elsewhere: Vec<usize> = (0..IN_A_ROW).map(|_| scene.buffers[random.below(count)]).collect();
     let set = without_device(scene, &elsewhere, |scene, address| scene.manager.set_user_data(address, address))?;
-    let register = without_device(scene, &host, |scene, address| scene.manager.register(address, USERPTR))?;
+    let register = without_device(scene, &host, |scene, address| scene.manager.register(userptr(address)))?;
     let deregister = without_device(scene, &host, |scene, address| scene.manager.deregister(address))?;
     Ok([unmap, free, allocate, map, set, register, deregister])
 }

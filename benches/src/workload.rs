@@ -14,7 +14,7 @@ use std::mem::MaybeUninit;
 use hsakmt::Context;
 use hsakmt::ctypes::HsaPointerInfo;
 use hsakmt_core::address::PageSize;
-use hsakmt_core::driver::Driver;
+use hsakmt_core::driver::{Driver, HostRange};
 use hsakmt_core::epoch::Domain;
 use hsakmt_core::epoch::crossbeam::Crossbeam;
 use hsakmt_core::error::{Error, Result};
@@ -88,7 +88,7 @@ impl Scene {
         let machine = machine()?;
         let topology = machine.topology(false).map_err(|_| Error::Failed)?;
         let driver = machine.open().map_err(|_| Error::Failed)?;
-        let mut manager = Manager::new(driver, writer, Opened::default());
+        let mut manager = Manager::new(driver, writer, Opened::default())?;
         set_up(&mut manager, &topology)?;
         let (buffers, host) = fill(&mut manager, buffers, userptrs)?;
         Ok(Scene { manager, addresses: Addresses::of(&buffers, &host), buffers })
@@ -159,6 +159,12 @@ fn fill<V: Driver, D: Domain, M: Memory>(
     Ok((made?, host?))
 }
 
+/// The host range that is registered at an address.
+pub fn userptr(address: usize) -> HostRange<'static> {
+    // SAFETY: the simulated machine has no processor, and does not read what is registered.
+    unsafe { HostRange::new(address, USERPTR) }
+}
+
 /// Makes a buffer and maps it.
 pub fn allocate<V: Driver, D: Domain, M: Memory>(manager: &mut Manager<'_, V, D, M>) -> Result<usize> {
     let address = allocate_only(manager)?;
@@ -172,7 +178,7 @@ pub fn allocate_only<V: Driver, D: Domain, M: Memory>(manager: &mut Manager<'_, 
 }
 
 fn register<V: Driver, D: Domain, M: Memory>(manager: &mut Manager<'_, V, D, M>, address: usize) -> Result<usize> {
-    manager.register(address, USERPTR)?;
+    manager.register(userptr(address))?;
     manager.map(address, USERPTR)?;
     Ok(address)
 }

@@ -4,10 +4,28 @@
 //! or one step of address-space work, it either happens or leaves no trace, and none is called by a reader. Drivers:
 //! the real `/dev/kfd` (`hsakmt_kfd::driver`), the simulated machine in-process (`hsakmt_kfd::sim::embedded`), and
 //! whatever a firmware author writes.
+//!
+//! Some verbs change this process's address space, and some give a device access to it. What keeps safe code from breaking
+//! memory with them:
+//!
+//! | verb | why it is sound |
+//! |---|---|
+//! | [`Driver::reserve`], [`Driver::host_alloc`] | they only take addresses that nothing uses |
+//! | [`Driver::release`], [`Driver::host_map`], [`Driver::alloc_paged`] | `unsafe`: the caller proves that the addresses are this driver's |
+//! | [`Driver::alloc`], [`Driver::svm_set`], [`Driver::touch`] | host memory comes as a [`HostRange`], whose maker has promised that devices may use it |
+//! | [`Driver::dmabuf_info`], [`Driver::dmabuf_import`] | the descriptor comes as a [`DmabufFd`], which is lent |
+//!
+//! The memory manager proves the `unsafe` ones from what *it* has done with the driver, and never from a promise of the
+//! driver: `Driver` is a safe trait, and one that answers nonsense gets the same nonsense back. In particular no code of
+//! this crate makes a [`HostRange`] of an address that a driver has named.
 
 use crate::address::Bounds;
 use crate::flags::{IocFlags, MemFlags};
 use crate::node::{GpuId, NodeId};
+
+mod promise;
+
+pub use promise::{DmabufFd, HostRange};
 
 /// A kernel error number, as the kernel gave it; numbers nobody knows survive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +92,7 @@ pub enum HostMap {
 
 /// A buffer object to make (`AMDKFD_IOC_ALLOC_MEMORY_OF_GPU`).
 #[derive(Clone, Copy, Debug)]
-pub struct BoRequest {
+pub struct BoRequest<'a> {
     /// On which GPU.
     pub gpu: GpuId,
     /// The GPU address it gets; 0 for a buffer without one.
@@ -83,8 +101,24 @@ pub struct BoRequest {
     pub size: u64,
     /// What kind.
     pub flags: IocFlags,
-    /// The host address a userptr BO stands for; else 0.
-    pub user_address: u64,
+    /// The host memory that a userptr BO stands for, at least [`BoRequest::host_bytes`] of it; of any other BO `None`.
+    pub user: Option<HostRange<'a>>,
+}
+
+impl BoRequest<'_> {
+    /// Bytes of host memory that a userptr BO of this size stands for: an AQL ring shows them twice.
+    pub const fn host_bytes(&self) -> u64 {
+        if self.flags.contains(IocFlags::AQL_QUEUE_MEM) { self.size / 2 } else { self.size }
+    }
+
+    /// The host address of a userptr, 0 for any other BO. `EINVAL` for a userptr without host memory, or with too little.
+    pub const fn host_address(&self) -> Result<u64, Errno> {
+        match self.user {
+            _ if !self.flags.contains(IocFlags::USERPTR) => Ok(0),
+            Some(range) if range.size() as u64 >= self.host_bytes() => Ok(range.address() as u64),
+            _ => Err(Errno::INVAL),
+        }
+    }
 }
 
 /// A buffer object as made.
@@ -165,14 +199,42 @@ pub struct IpcImport {
     pub flags: MemFlags,
 }
 
-/// What a caller owes in return, since some drivers change this process's address space: [`Driver::release`] and
-/// [`Driver::host_map`] only get ranges that [`Driver::reserve`] or [`Driver::host_alloc`] gave and that nobody uses as
-/// anything else. The memory manager keeps to that.
-///
 /// The verbs. All block; all are called by the single writer; all are all-or-nothing except that [`Partial`] says how
 /// far a map or unmap came.
+///
+/// # Implementing it
+/// [`Driver::release`], [`Driver::host_map`] and [`Driver::alloc_paged`] are declared `unsafe fn` in an implementation too
+/// (Rust accepts no safe function in their place); a driver without an address space of its own has empty or plain bodies.
+/// An implementation may rely on their contracts. It owes nothing in return that memory safety depends on; the memory
+/// manager's answers are wrong if it breaks the rules of the verbs.
+///
+/// ```
+/// # use hsakmt_core::driver::Driver;
+/// fn end(driver: &mut impl Driver, reserved: usize, size: usize) {
+///     // SAFETY: `reserved` came from `driver.reserve` with this size, and this is its end.
+///     unsafe { driver.release(reserved, size) }
+/// }
+/// ```
+/// ```compile_fail,E0133
+/// # use hsakmt_core::driver::Driver;
+/// fn end(driver: &mut impl Driver, reserved: usize, size: usize) {
+///     driver.release(reserved, size)
+/// }
+/// ```
+/// ```compile_fail,E0133
+/// # use hsakmt_core::driver::{Driver, HostMap};
+/// fn hide(driver: &mut impl Driver, reserved: usize, size: usize) {
+///     let _ = driver.host_map(reserved, size, HostMap::Reserved);
+/// }
+/// ```
+/// ```compile_fail,E0133
+/// # use hsakmt_core::driver::{BoRequest, Driver};
+/// fn pages(driver: &mut impl Driver, request: BoRequest<'_>) {
+///     let _ = driver.alloc_paged(request);
+/// }
+/// ```
 pub trait Driver {
-    /// Reserves host addresses; nobody may touch them until [`Driver::host_map`].
+    /// Reserves host addresses that nothing uses. They have no memory until [`Driver::host_map`].
     fn reserve(&mut self, request: VaRequest) -> Result<usize, Errno>;
     /// Where a search for room that found `range` not free goes on: the last address of the highest stretch of used
     /// addresses that reaches into `range`. `None`: no address there is in use, or the driver cannot say.
@@ -180,14 +242,24 @@ pub trait Driver {
         let _ = range;
         None
     }
-    /// Gives reserved addresses back, whatever is mapped there.
-    fn release(&mut self, address: usize, size: usize);
-    /// Replaces what reserved addresses show to the CPU.
-    fn host_map(&mut self, address: usize, size: usize, what: HostMap) -> Result<(), Errno>;
+    /// Gives addresses back, whatever is mapped there.
+    ///
+    /// # Safety
+    /// `address` was the answer of [`Driver::reserve`] or [`Driver::host_alloc`] of this driver for `size` bytes, and has not
+    /// been given back since. Nothing accesses the range any more.
+    unsafe fn release(&mut self, address: usize, size: usize);
+    /// Replaces what reserved addresses show to the CPU. On an error they are still reserved, and show what they showed
+    /// before or nothing.
+    ///
+    /// # Safety
+    /// The range lies in one that [`Driver::reserve`] of this driver answered and that has not been given back since.
+    /// Nothing accesses the bytes that it has shown until now.
+    unsafe fn host_map(&mut self, address: usize, size: usize, what: HostMap) -> Result<(), Errno>;
     /// Ordinary process memory with the access `flags` ask for (host memory on an APU); [`Driver::release`] ends it.
     fn host_alloc(&mut self, size: usize, align: usize, flags: MemFlags) -> Result<usize, Errno>;
-    /// Reads one byte of every page, so that a wild userptr dies where it is easy to debug (`HSA_CHECK_USERPTR`).
-    fn touch(&mut self, address: usize, size: usize);
+    /// Reads one byte of every page, so that a wild userptr ends the process where it is easy to debug
+    /// (`HSA_CHECK_USERPTR`).
+    fn touch(&mut self, range: HostRange<'_>);
 
     /// Every GPU's apertures, in the kernel's order: fills `out` from the front, says how many there are.
     fn process_apertures(&mut self, out: &mut [ProcessApertures]) -> Result<usize, Errno>;
@@ -198,8 +270,15 @@ pub trait Driver {
     /// `AMDKFD_IOC_SET_SCRATCH_BACKING_VA`; the kernel gets `address >> 16`.
     fn set_scratch_backing(&mut self, gpu: GpuId, address: u64) -> Result<(), Errno>;
 
-    /// Makes a buffer object.
-    fn alloc(&mut self, request: BoRequest) -> Result<Bo, Errno>;
+    /// Makes a buffer object. `EINVAL` for a userptr without host memory, or with too little.
+    fn alloc(&mut self, request: BoRequest<'_>) -> Result<Bo, Errno>;
+    /// Makes a userptr buffer object of pages that this driver shows: [`HostMap::Anonymous`] at the addresses that are also
+    /// the object's GPU addresses. `request.user` is not looked at.
+    ///
+    /// # Safety
+    /// [`Driver::host_map`] of this driver has shown anonymous pages at `request.va`, [`BoRequest::host_bytes`] bytes of
+    /// them. They stay there until the object is freed.
+    unsafe fn alloc_paged(&mut self, request: BoRequest<'_>) -> Result<Bo, Errno>;
     /// Ends one. `EBUSY` while it is mapped.
     fn free(&mut self, handle: Handle) -> Result<(), Errno>;
     /// Maps one on GPUs, in order.
@@ -208,14 +287,14 @@ pub trait Driver {
     fn unmap(&mut self, handle: Handle, gpus: &[GpuId]) -> Result<(), Partial>;
 
     /// Sets attributes of a range of shared virtual memory (`AMDKFD_IOC_SVM`).
-    fn svm_set(&mut self, start: u64, size: u64, attributes: &[SvmAttribute]) -> Result<(), Errno>;
+    fn svm_set(&mut self, range: HostRange<'_>, attributes: &[SvmAttribute]) -> Result<(), Errno>;
     /// Reads them: each `value` is replaced.
     fn svm_get(&mut self, start: u64, size: u64, attributes: &mut [SvmAttribute]) -> Result<(), Errno>;
 
     /// Asks a dmabuf; fills `metadata` as far as it goes. `Err((_, n))`: `n` bytes of metadata wanted.
-    fn dmabuf_info(&mut self, fd: i32, metadata: &mut [u8]) -> Result<DmabufInfo, (Errno, u32)>;
+    fn dmabuf_info(&mut self, fd: DmabufFd<'_>, metadata: &mut [u8]) -> Result<DmabufInfo, (Errno, u32)>;
     /// Makes a buffer object of a dmabuf.
-    fn dmabuf_import(&mut self, fd: i32, gpu: GpuId, va: u64) -> Result<Handle, Errno>;
+    fn dmabuf_import(&mut self, fd: DmabufFd<'_>, gpu: GpuId, va: u64) -> Result<Handle, Errno>;
     /// Makes a dmabuf of a buffer object: a new file descriptor, closed on exec.
     fn dmabuf_export(&mut self, handle: Handle) -> Result<i32, Errno>;
     /// Names a buffer object for other processes.
@@ -233,17 +312,19 @@ impl<D: Driver + ?Sized> Driver for alloc::boxed::Box<D> {
     fn last_used(&mut self, range: Bounds) -> Option<usize> {
         (**self).last_used(range)
     }
-    fn release(&mut self, address: usize, size: usize) {
-        (**self).release(address, size)
+    unsafe fn release(&mut self, address: usize, size: usize) {
+        // SAFETY: the caller's promise; the box and what is in it are one driver.
+        unsafe { (**self).release(address, size) }
     }
-    fn host_map(&mut self, address: usize, size: usize, what: HostMap) -> Result<(), Errno> {
-        (**self).host_map(address, size, what)
+    unsafe fn host_map(&mut self, address: usize, size: usize, what: HostMap) -> Result<(), Errno> {
+        // SAFETY: as for `release`.
+        unsafe { (**self).host_map(address, size, what) }
     }
     fn host_alloc(&mut self, size: usize, align: usize, flags: MemFlags) -> Result<usize, Errno> {
         (**self).host_alloc(size, align, flags)
     }
-    fn touch(&mut self, address: usize, size: usize) {
-        (**self).touch(address, size)
+    fn touch(&mut self, range: HostRange<'_>) {
+        (**self).touch(range)
     }
     fn process_apertures(&mut self, out: &mut [ProcessApertures]) -> Result<usize, Errno> {
         (**self).process_apertures(out)
@@ -257,8 +338,12 @@ impl<D: Driver + ?Sized> Driver for alloc::boxed::Box<D> {
     fn set_scratch_backing(&mut self, gpu: GpuId, address: u64) -> Result<(), Errno> {
         (**self).set_scratch_backing(gpu, address)
     }
-    fn alloc(&mut self, request: BoRequest) -> Result<Bo, Errno> {
+    fn alloc(&mut self, request: BoRequest<'_>) -> Result<Bo, Errno> {
         (**self).alloc(request)
+    }
+    unsafe fn alloc_paged(&mut self, request: BoRequest<'_>) -> Result<Bo, Errno> {
+        // SAFETY: as for `release`.
+        unsafe { (**self).alloc_paged(request) }
     }
     fn free(&mut self, handle: Handle) -> Result<(), Errno> {
         (**self).free(handle)
@@ -269,16 +354,16 @@ impl<D: Driver + ?Sized> Driver for alloc::boxed::Box<D> {
     fn unmap(&mut self, handle: Handle, gpus: &[GpuId]) -> Result<(), Partial> {
         (**self).unmap(handle, gpus)
     }
-    fn svm_set(&mut self, start: u64, size: u64, attributes: &[SvmAttribute]) -> Result<(), Errno> {
-        (**self).svm_set(start, size, attributes)
+    fn svm_set(&mut self, range: HostRange<'_>, attributes: &[SvmAttribute]) -> Result<(), Errno> {
+        (**self).svm_set(range, attributes)
     }
     fn svm_get(&mut self, start: u64, size: u64, attributes: &mut [SvmAttribute]) -> Result<(), Errno> {
         (**self).svm_get(start, size, attributes)
     }
-    fn dmabuf_info(&mut self, fd: i32, metadata: &mut [u8]) -> Result<DmabufInfo, (Errno, u32)> {
+    fn dmabuf_info(&mut self, fd: DmabufFd<'_>, metadata: &mut [u8]) -> Result<DmabufInfo, (Errno, u32)> {
         (**self).dmabuf_info(fd, metadata)
     }
-    fn dmabuf_import(&mut self, fd: i32, gpu: GpuId, va: u64) -> Result<Handle, Errno> {
+    fn dmabuf_import(&mut self, fd: DmabufFd<'_>, gpu: GpuId, va: u64) -> Result<Handle, Errno> {
         (**self).dmabuf_import(fd, gpu, va)
     }
     fn dmabuf_export(&mut self, handle: Handle) -> Result<i32, Errno> {

@@ -73,6 +73,7 @@ pub mod aperture;
 mod array;
 #[cfg(all(target_has_atomic = "ptr", not(loom)))]
 pub mod docs;
+#[allow(unsafe_code)]
 pub mod driver;
 #[cfg(target_has_atomic = "ptr")]
 #[allow(unsafe_code)]

@@ -14,6 +14,7 @@ use std::ptr::NonNull;
 
 use device::{Device, NODES};
 use hsakmt_core::address::PageSize;
+use hsakmt_core::driver::HostRange;
 use hsakmt_core::epoch::Domain;
 use hsakmt_core::epoch::slots::{Fences, Slots};
 use hsakmt_core::error::{Error, Result};
@@ -110,6 +111,12 @@ const PER_PLACE: usize = 9;
 /// Verbs of a run; no place comes twice.
 const VERBS: usize = 400 * PER_PLACE;
 
+/// Host memory that is not there.
+fn range(address: usize, size: usize) -> HostRange<'static> {
+    // SAFETY: the made-up device reads and writes no memory.
+    unsafe { HostRange::new(address, size) }
+}
+
 /// The `n`-th verb of the run: what exists is at known places.
 fn verb<D: Domain>(m: &mut TestManager<'_, D>, n: usize) -> Result<()> {
     let place = n / PER_PLACE;
@@ -118,7 +125,7 @@ fn verb<D: Domain>(m: &mut TestManager<'_, D>, n: usize) -> Result<()> {
     match n % PER_PLACE {
         0 => m.allocate(NodeId(1), 0x4000, 0, MemFlags::NON_PAGED | MemFlags::FIXED_ADDRESS, address).map(drop),
         1 => m.map_nodes(address, 0x4000, lists[n % 4]).map(drop),
-        2 => m.register_to_nodes(host, 0x1234, lists[place % 4]),
+        2 => m.register_to_nodes(range(host, 0x1234), lists[place % 4]),
         3 => m.set_user_data(address, n),
         4 => m.map(host, 0x1234).map(drop),
         5 => m.unmap(address),
@@ -131,7 +138,7 @@ fn verb<D: Domain>(m: &mut TestManager<'_, D>, n: usize) -> Result<()> {
 
 fn start<'r, D: Domain>(registry: &'r Registry<D>) -> Result<TestManager<'r, D>> {
     let writer = registry.writer(PageSize::FOUR_KIB, Counted)?;
-    let mut manager = Manager::new(Device::new(), writer, Opened::default());
+    let mut manager = Manager::new(Device::new(), writer, Opened::default())?;
     manager.set_up(&NODES, &Options::default())?;
     Ok(manager)
 }

@@ -5,6 +5,11 @@
 //! is. What never happens: a decision, a second try other than of a call that a signal interrupted or the kernel put
 //! off, or a heap allocation, except for the array of apertures on a machine with more than 64 GPUs.
 //!
+//! All methods are safe to call, with any arguments. What the kernel is told to read or write is this call's own, or comes
+//! as a promise: host memory as a [`HostRange`], a descriptor as a borrow. The descriptor behind a [`Device`] or a
+//! [`RenderNode`] was opened by the device's path, or the caller of `from_fd` has promised what it is; so the ioctls mean
+//! what these methods take them for.
+//!
 //! Each method is one of rustix's patterns. `Setter` is only used where the kernel writes nothing at all, through
 //! pointers in the struct neither; `Getter` where it reads nothing; all else is `Updater`. KFD copies a struct back on
 //! errors too, which is how a map that stopped half-way says how far it came.
@@ -12,7 +17,9 @@
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use hsakmt_core::address::Bounds;
-use hsakmt_core::driver::{Bo, BoRequest, DmabufInfo, Errno, Handle, IpcImport, Partial, ProcessApertures};
+#[cfg(doc)]
+use hsakmt_core::driver::HostRange;
+use hsakmt_core::driver::{Bo, BoRequest, DmabufFd, DmabufInfo, Errno, Handle, IpcImport, Partial, ProcessApertures};
 use hsakmt_core::flags::{IocFlags, MemFlags};
 use hsakmt_core::node::GpuId;
 use rustix::fs::{Mode, OFlags};
@@ -96,14 +103,38 @@ impl AsFd for Device {
     }
 }
 
-impl From<OwnedFd> for Device {
-    /// Takes an fd for a KFD; whatever else it is answers each method with an error.
-    fn from(fd: OwnedFd) -> Device {
-        Device { fd }
-    }
+/// A dmabuf that is lent to a call.
+pub fn dmabuf(fd: BorrowedFd<'_>) -> DmabufFd<'_> {
+    // SAFETY: the descriptor is open, and lent for as long.
+    unsafe { DmabufFd::new(fd.as_raw_fd()) }
 }
 
 impl Device {
+    /// Takes a descriptor for a KFD.
+    ///
+    /// ```
+    /// # use std::os::fd::OwnedFd;
+    /// use hsakmt_kfd::device::Device;
+    /// # let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
+    /// // SAFETY: /dev/null has no ioctl: it answers each with an error.
+    /// let device = unsafe { Device::from_fd(OwnedFd::from(null)) };
+    /// assert!(device.version().is_err());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    /// ```compile_fail,E0133
+    /// # use hsakmt_kfd::device::Device;
+    /// fn of_any_file(file: std::fs::File) -> Device {
+    ///     Device::from_fd(file.into())
+    /// }
+    /// ```
+    ///
+    /// # Safety
+    /// It is open on a `/dev/kfd`, or on a file that answers each of KFD's requests with an error and does nothing else. Another
+    /// driver's file may have other ioctls under the same numbers, which write elsewhere.
+    pub unsafe fn from_fd(fd: OwnedFd) -> Device {
+        Device { fd }
+    }
+
     /// Opens [`PATH`].
     pub fn open() -> Result<Device, Errno> {
         Ok(Device { fd: open(PATH)? })
@@ -207,19 +238,31 @@ impl Device {
         Ok(args)
     }
 
-    /// Makes a buffer object.
+    /// Makes a buffer object. `EINVAL` for a userptr without host memory, or with less of it than
+    /// [`BoRequest::host_bytes`].
+    ///
+    /// An address is no host memory:
+    /// ```compile_fail,E0308
+    /// # use hsakmt_core::{driver::BoRequest, flags::IocFlags, node::GpuId};
+    /// let request = BoRequest { gpu: GpuId(1), va: 0, size: 4096, flags: IocFlags::USERPTR, user: Some(0x7000_0000) };
+    /// ```
+    /// ```
+    /// # use hsakmt_core::{driver::{BoRequest, HostRange}, flags::IocFlags, node::GpuId};
+    /// let user = Some(HostRange::EMPTY);
+    /// let request = BoRequest { gpu: GpuId(1), va: 0, size: 4096, flags: IocFlags::USERPTR, user };
+    /// ```
     #[doc(alias = "AMDKFD_IOC_ALLOC_MEMORY_OF_GPU")]
-    pub fn alloc_memory(&self, request: BoRequest) -> Result<Bo, Errno> {
+    pub fn alloc_memory(&self, request: BoRequest<'_>) -> Result<Bo, Errno> {
         let mut args = AllocMemoryOfGpuArgs {
             va_addr: request.va,
             size: request.size,
             handle: 0,
-            mmap_offset: request.user_address,
+            mmap_offset: request.host_address()?,
             gpu_id: request.gpu.0,
             flags: request.flags.bits(),
         };
-        // SAFETY: the kernel itself writes to the struct alone. A userptr's pages become visible to the GPU, as the
-        // caller of a registration wants.
+        // SAFETY: the kernel itself writes to the struct alone. A userptr's pages become visible to the GPU: all of them are
+        // of the `HostRange`, which the kernel rounds to whole pages, and whose maker has promised that devices may use it.
         unsafe { self.update::<{ opcode::ALLOC_MEMORY_OF_GPU }, _>(&mut args) }?;
         Ok(Bo { handle: Handle(args.handle), mmap_offset: args.mmap_offset })
     }
@@ -282,10 +325,10 @@ impl Device {
         Ok(args.available)
     }
 
-    /// Makes a buffer object of a dmabuf. The fd is a caller's number: if it is none, the kernel says so.
+    /// Makes a buffer object of a dmabuf.
     #[doc(alias = "AMDKFD_IOC_IMPORT_DMABUF")]
-    pub fn import_dmabuf(&self, dmabuf: RawFd, gpu: GpuId, va: u64) -> Result<Handle, Errno> {
-        let mut args = ImportDmabufArgs { va_addr: va, handle: 0, gpu_id: gpu.0, dmabuf_fd: dmabuf as u32 };
+    pub fn import_dmabuf(&self, dmabuf: DmabufFd<'_>, gpu: GpuId, va: u64) -> Result<Handle, Errno> {
+        let mut args = ImportDmabufArgs { va_addr: va, handle: 0, gpu_id: gpu.0, dmabuf_fd: dmabuf.raw() as u32 };
         // SAFETY: the struct holds numbers only.
         unsafe { self.update::<{ opcode::IMPORT_DMABUF }, _>(&mut args) }?;
         Ok(Handle(args.handle))
@@ -294,22 +337,36 @@ impl Device {
     /// Makes a dmabuf of a buffer object, closed on exec.
     #[doc(alias = "AMDKFD_IOC_EXPORT_DMABUF")]
     pub fn export_dmabuf(&self, handle: Handle) -> Result<OwnedFd, Errno> {
-        let mut args = ExportDmabufArgs { handle: handle.0, flags: OFlags::CLOEXEC.bits(), dmabuf_fd: 0 };
+        let mut args = ExportDmabufArgs { handle: handle.0, flags: OFlags::CLOEXEC.bits(), dmabuf_fd: u32::MAX };
         // SAFETY: the struct holds numbers only.
         unsafe { self.update::<{ opcode::EXPORT_DMABUF }, _>(&mut args) }?;
         let fd = RawFd::try_from(args.dmabuf_fd).map_err(|_| Errno(libc::EBADF))?;
-        // SAFETY: the kernel installed this fd for us a moment ago; nobody else knows it.
+        // SAFETY: KFD has installed this descriptor for this call, and nothing else knows it.
         Ok(unsafe { OwnedFd::from_raw_fd(fd) })
     }
 
     /// Asks a dmabuf about itself and copies its metadata out as far as there is room; `Err((_, n))` says how many
     /// bytes it has.
     #[doc(alias = "AMDKFD_IOC_GET_DMABUF_INFO")]
-    pub fn dmabuf_info(&self, dmabuf: RawFd, metadata: &mut [u8]) -> Result<DmabufInfo, (Errno, u32)> {
+    ///
+    /// The descriptor is lent; a number alone does not do:
+    /// ```compile_fail,E0308
+    /// # use hsakmt_kfd::device::Device;
+    /// # fn f(device: &Device) {
+    /// let _ = device.dmabuf_info(0, &mut []);
+    /// # }
+    /// ```
+    /// ```
+    /// # use hsakmt_kfd::device::{Device, dmabuf};
+    /// # fn f(device: &Device, file: std::os::fd::BorrowedFd<'_>) {
+    /// let _ = device.dmabuf_info(dmabuf(file), &mut []);
+    /// # }
+    /// ```
+    pub fn dmabuf_info(&self, dmabuf: DmabufFd<'_>, metadata: &mut [u8]) -> Result<DmabufInfo, (Errno, u32)> {
         let mut args = GetDmabufInfoArgs {
             metadata_ptr: metadata.as_mut_ptr().expose_provenance() as u64,
             metadata_size: u32::try_from(metadata.len()).unwrap_or(u32::MAX),
-            dmabuf_fd: dmabuf as u32,
+            dmabuf_fd: dmabuf.raw() as u32,
             ..Default::default()
         };
         // SAFETY: the kernel writes at most `metadata_size` bytes of metadata; the slice has them and is borrowed.

@@ -4,15 +4,14 @@
 //! It decides nothing. Each verb is one call of [`Device`] or of [`HostSpace`]; what it adds is the table from GPU to
 //! render node, which both acquiring a GPU and mapping its buffers need.
 //!
-//! The manager only passes ranges that it reserved here and that no object outside it owns; the SAFETY notes below
-//! rest on that, and it is the contract of [`Driver`].
+//! The SAFETY notes below rest on the contracts of [`Driver`]'s `unsafe` methods.
 
 use std::os::fd::{AsFd, AsRawFd, IntoRawFd, RawFd};
 
 use hsakmt_core::address::Bounds;
 use hsakmt_core::driver::{
-    Bo, BoRequest, DmabufInfo, Driver, Errno, Handle, HostMap, IpcImport, Partial, ProcessApertures, SvmAttribute,
-    VaRequest,
+    Bo, BoRequest, DmabufFd, DmabufInfo, Driver, Errno, Handle, HostMap, HostRange, IpcImport, Partial,
+    ProcessApertures, SvmAttribute, VaRequest,
 };
 use hsakmt_core::flags::MemFlags;
 use hsakmt_core::node::GpuId;
@@ -107,29 +106,29 @@ impl Driver for KfdDriver {
         maps::last_used(range)
     }
 
-    fn release(&mut self, address: usize, size: usize) {
-        // SAFETY: the manager gives back what it reserved, after the last use.
+    unsafe fn release(&mut self, address: usize, size: usize) {
+        // SAFETY: by contract `space` has reserved it, and this is its end.
         unsafe { self.space.release(address, size) }
     }
 
-    fn host_map(&mut self, address: usize, size: usize, what: HostMap) -> Result<(), Errno> {
+    unsafe fn host_map(&mut self, address: usize, size: usize, what: HostMap) -> Result<(), Errno> {
         match what {
             HostMap::Device { gpu, offset, access } => {
                 let render = self.render(gpu)?.as_fd();
-                // SAFETY: the manager owns the range; the bytes are those of its own buffer.
+                // SAFETY: by contract `space` has reserved it; the bytes are those of the caller's buffer.
                 unsafe { self.space.map_file(address, size, render, offset, access) }
             }
             HostMap::Mmio { offset } => {
                 let kfd = self.device.as_fd();
-                // SAFETY: the manager owns the range; the page is the MMIO page it allocated.
+                // SAFETY: by contract `space` has reserved it; the page is the MMIO page.
                 unsafe { self.space.map_file(address, size, kfd, offset, true) }
             }
             HostMap::Anonymous { node, flags } => {
-                // SAFETY: the manager owns the range.
+                // SAFETY: by contract `space` has reserved it.
                 unsafe { self.space.map_anonymous(address, size, node, flags) }
             }
             HostMap::Reserved => {
-                // SAFETY: the manager owns the range.
+                // SAFETY: by contract `space` has reserved it.
                 unsafe { self.space.map_reserved(address, size) }
             }
         }
@@ -139,9 +138,8 @@ impl Driver for KfdDriver {
         self.space.alloc(size, align, flags)
     }
 
-    fn touch(&mut self, address: usize, size: usize) {
-        // SAFETY: only called when the user asked for wild userptrs to be fatal.
-        unsafe { self.space.touch(address, size) }
+    fn touch(&mut self, range: HostRange<'_>) {
+        self.space.touch(range)
     }
 
     fn process_apertures(&mut self, out: &mut [ProcessApertures]) -> Result<usize, Errno> {
@@ -160,8 +158,17 @@ impl Driver for KfdDriver {
         self.device.set_scratch_backing(gpu, address)
     }
 
-    fn alloc(&mut self, request: BoRequest) -> Result<Bo, Errno> {
+    fn alloc(&mut self, request: BoRequest<'_>) -> Result<Bo, Errno> {
         self.device.alloc_memory(request)
+    }
+
+    unsafe fn alloc_paged(&mut self, request: BoRequest<'_>) -> Result<Bo, Errno> {
+        let bounds = (usize::try_from(request.va), usize::try_from(request.host_bytes()));
+        let (Ok(address), Ok(size)) = bounds else { return Err(Errno::INVAL) };
+        // SAFETY: by contract these are pages that `space` shows until the object is freed. They were made for devices, and
+        // are no Rust object.
+        let user = Some(unsafe { HostRange::new(address, size) });
+        self.device.alloc_memory(BoRequest { user, ..request })
     }
 
     fn free(&mut self, handle: Handle) -> Result<(), Errno> {
@@ -176,19 +183,19 @@ impl Driver for KfdDriver {
         self.device.unmap_memory(handle, gpus)
     }
 
-    fn svm_set(&mut self, start: u64, size: u64, attributes: &[SvmAttribute]) -> Result<(), Errno> {
-        self.device.svm_set(start, size, attributes)
+    fn svm_set(&mut self, range: HostRange<'_>, attributes: &[SvmAttribute]) -> Result<(), Errno> {
+        self.device.svm_set(range, attributes)
     }
 
     fn svm_get(&mut self, start: u64, size: u64, attributes: &mut [SvmAttribute]) -> Result<(), Errno> {
         self.device.svm_get(start, size, attributes)
     }
 
-    fn dmabuf_info(&mut self, fd: i32, metadata: &mut [u8]) -> Result<DmabufInfo, (Errno, u32)> {
+    fn dmabuf_info(&mut self, fd: DmabufFd<'_>, metadata: &mut [u8]) -> Result<DmabufInfo, (Errno, u32)> {
         self.device.dmabuf_info(fd, metadata)
     }
 
-    fn dmabuf_import(&mut self, fd: i32, gpu: GpuId, va: u64) -> Result<Handle, Errno> {
+    fn dmabuf_import(&mut self, fd: DmabufFd<'_>, gpu: GpuId, va: u64) -> Result<Handle, Errno> {
         self.device.import_dmabuf(fd, gpu, va)
     }
 
@@ -222,9 +229,27 @@ mod tests {
         let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null").unwrap();
         let file = tempfile::tempfile().unwrap();
         file.set_len(8 * PAGE as u64).unwrap();
-        let mut driver = KfdDriver::without_gpus(Device::from(OwnedFd::from(null)));
-        driver.renders.push((GPU, RenderNode::from(OwnedFd::from(file))));
+        // SAFETY: /dev/null answers each request with an error.
+        let mut driver = KfdDriver::without_gpus(unsafe { Device::from_fd(OwnedFd::from(null)) });
+        // SAFETY: so does a file on a disk.
+        driver.renders.push((GPU, unsafe { RenderNode::from_fd(OwnedFd::from(file)) }));
         driver
+    }
+
+    fn host_map(driver: &mut KfdDriver, address: usize, what: HostMap) -> Result<(), Errno> {
+        // SAFETY: each test passes a page that it has reserved, and uses no pointer to what it has shown before.
+        unsafe { driver.host_map(address, PAGE, what) }
+    }
+
+    fn release(driver: &mut KfdDriver, address: usize) {
+        // SAFETY: each test passes a page that it has reserved or allocated, at its end.
+        unsafe { driver.release(address, PAGE) }
+    }
+
+    /// Memory of the test's, or an address that claims to be.
+    fn range(address: usize, size: usize) -> HostRange<'static> {
+        // SAFETY: there is no device here.
+        unsafe { HostRange::new(address, size) }
     }
 
     fn reserve(driver: &mut KfdDriver) -> usize {
@@ -241,45 +266,47 @@ mod tests {
         let mut driver = driver();
         let (first, second) = (reserve(&mut driver), reserve(&mut driver));
         let device = |offset| HostMap::Device { gpu: GPU, offset, access: true };
-        driver.host_map(first, PAGE, device(3 * PAGE as u64)).unwrap();
-        driver.host_map(second, PAGE, device(3 * PAGE as u64)).unwrap();
+        host_map(&mut driver, first, device(3 * PAGE as u64)).unwrap();
+        host_map(&mut driver, second, device(3 * PAGE as u64)).unwrap();
         // SAFETY: mapped above, readable and writable.
         unsafe { byte(first).write_volatile(9) };
         // SAFETY: as above.
         assert_eq!(unsafe { byte(second).read_volatile() }, 9);
-        driver.host_map(second, PAGE, device(0)).unwrap();
+        host_map(&mut driver, second, device(0)).unwrap();
         // SAFETY: as above.
         assert_eq!(unsafe { byte(second).read_volatile() }, 0);
-        driver.release(first, PAGE);
-        driver.release(second, PAGE);
+        release(&mut driver, first);
+        release(&mut driver, second);
     }
 
     #[test]
     fn each_thing_to_show_goes_where_it_belongs() {
         let mut driver = driver();
         let address = reserve(&mut driver);
-        driver.host_map(address, PAGE, HostMap::Anonymous { node: NodeId(0), flags: MemFlags::empty() }).unwrap();
-        driver.touch(address, PAGE);
-        driver.host_map(address, PAGE, HostMap::Reserved).unwrap();
+        host_map(&mut driver, address, HostMap::Anonymous { node: NodeId(0), flags: MemFlags::empty() }).unwrap();
+        driver.touch(range(address, PAGE));
+        host_map(&mut driver, address, HostMap::Reserved).unwrap();
         // /dev/null cannot be mapped, and GPU 8 does not exist.
-        assert_eq!(driver.host_map(address, PAGE, HostMap::Mmio { offset: 0 }), Err(Errno(libc::ENODEV)));
+        assert_eq!(host_map(&mut driver, address, HostMap::Mmio { offset: 0 }), Err(Errno(libc::ENODEV)));
         let unknown = HostMap::Device { gpu: GpuId(8), offset: 0, access: true };
-        assert_eq!(driver.host_map(address, PAGE, unknown), Err(Errno::INVAL));
+        assert_eq!(host_map(&mut driver, address, unknown), Err(Errno::INVAL));
         // After all these the address is still reserved.
         let bounds = Bounds::new(0, usize::MAX);
         let there = VaRequest { size: PAGE, align: PAGE, guard: 0, fixed: Some(address), bounds };
         assert_eq!(driver.reserve(there), Err(Errno(libc::EEXIST)));
-        driver.release(address, PAGE);
+        release(&mut driver, address);
 
         let memory = driver.host_alloc(PAGE, PAGE, MemFlags::empty()).unwrap();
-        driver.release(memory, PAGE);
+        release(&mut driver, memory);
     }
 
     #[test]
     fn every_verb_reaches_the_device() {
         let mut driver = driver();
-        let request = BoRequest { gpu: GPU, va: 0, size: 4096, flags: IocFlags::GTT, user_address: 0 };
+        let request = BoRequest { gpu: GPU, va: 0, size: 4096, flags: IocFlags::GTT, user: None };
         let handle = Handle(1);
+        let file = std::fs::File::open("/dev/null").unwrap();
+        let fd = device::dmabuf(file.as_fd());
         let none = Some(Errno::NOTTY);
         assert_eq!(driver.acquire_vm(GPU).err(), none);
         assert_eq!(driver.acquire_vm(GpuId(8)).err(), Some(Errno::INVAL));
@@ -290,10 +317,10 @@ mod tests {
         assert_eq!(driver.map(handle, &[GPU]), Err(Partial { errno: Errno::NOTTY, done: 0 }));
         assert_eq!(driver.unmap(handle, &[GPU]), Err(Partial { errno: Errno::NOTTY, done: 0 }));
         assert_eq!(driver.process_apertures(&mut []).err(), none);
-        assert_eq!(driver.svm_set(0, 4096, &[]).err(), none);
+        assert_eq!(driver.svm_set(range(0, 4096), &[]).err(), none);
         assert_eq!(driver.svm_get(0, 4096, &mut []).err(), none);
-        assert_eq!(driver.dmabuf_info(0, &mut []).err(), Some((Errno::NOTTY, 0)));
-        assert_eq!(driver.dmabuf_import(0, GPU, 0).err(), none);
+        assert_eq!(driver.dmabuf_info(fd, &mut []).err(), Some((Errno::NOTTY, 0)));
+        assert_eq!(driver.dmabuf_import(fd, GPU, 0).err(), none);
         assert_eq!(driver.dmabuf_export(handle).err(), none);
         assert_eq!(driver.ipc_export(handle, GPU, MemFlags::empty()).err(), none);
         assert_eq!(driver.ipc_import([0; 4], GPU, 0).err(), none);
@@ -315,6 +342,6 @@ mod tests {
         assert_eq!(driver.raw_fds().len(), 2);
         driver.keep_gpus(&bad);
         assert_eq!(driver.raw_fds().len(), 1, "what is not shown is closed");
-        assert!(KfdDriver::new(Device::from(OwnedFd::from(tempfile::tempfile().unwrap())), &bad).is_err());
+        assert!(KfdDriver::new(driver.device, &bad).is_err());
     }
 }

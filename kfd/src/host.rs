@@ -5,15 +5,20 @@
 //! and they cost no memory. What they show is replaced in place (`MAP_FIXED`), so that at no moment another thread's
 //! mmap can slip in. Each call either happens or leaves no trace.
 //!
-//! Functions that touch addresses which came from outside are `unsafe`: the caller vouches that these addresses are its
-//! own, reserved here. What never happens: a lock, a heap allocation, a look at any table of what is reserved (the
-//! memory manager keeps that).
+//! Functions that replace or unmap addresses which came from outside are `unsafe`: the caller proves that these addresses
+//! are its own, reserved here. What never happens: a lock, a heap allocation, a look at any table of what is reserved (the
+//! memory manager keeps that), addresses that were reserved and are not any more after an error.
+//!
+//! The last has one gap. Where the kernel drops the old mapping, then refuses the new one (a file that cannot be mapped,
+//! memory that ran out), and another thread's mmap takes the addresses before [`HostSpace`] reserves them again, nothing
+//! tells the other thread's mapping from the old one.
 
 use std::ffi::c_void;
 use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hsakmt_core::address::{Bounds, PageSize};
-use hsakmt_core::driver::{Errno, VaRequest};
+use hsakmt_core::driver::{Errno, HostRange, VaRequest};
 use hsakmt_core::flags::MemFlags;
 use hsakmt_core::node::NodeId;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
@@ -41,7 +46,9 @@ impl HostSpace {
     /// Asks the machine for its page size and how many NUMA nodes it has.
     pub fn new() -> HostSpace {
         let page = PageSize::new(rustix::param::page_size()).unwrap_or(PageSize::FOUR_KIB);
-        HostSpace { page, numa_nodes: crate::topology::numa_nodes() }
+        let space = HostSpace { page, numa_nodes: crate::topology::numa_nodes() };
+        space.keep_spare();
+        space
     }
 
     /// The machine's page size.
@@ -88,7 +95,8 @@ impl HostSpace {
         let found = mapped.map_err(errno)?.addr();
         if found != address {
             // A kernel before 4.17 takes the flag for a hint.
-            self.unmap_own(found, size);
+            // SAFETY: mapped above, known to nothing.
+            unsafe { self.unmap(found, size) };
             return Err(Errno(libc::EEXIST));
         }
         self.advise(address, size, Advice::LinuxDontFork);
@@ -113,11 +121,14 @@ impl HostSpace {
         let found = mapped.map_err(errno)?.addr();
         let start = (found + guard).next_multiple_of(align);
         if !bounds.contains_range(start, size) {
-            self.unmap_own(found, padded);
+            // SAFETY: mapped above, known to nothing.
+            unsafe { self.unmap(found, padded) };
             return Err(Errno::NOMEM);
         }
-        self.unmap_own(found, start - found);
-        self.unmap_own(start + size, found + padded - (start + size));
+        // SAFETY: as above; what is in front of the answer.
+        unsafe { self.unmap(found, start - found) };
+        // SAFETY: as above; what is behind it.
+        unsafe { self.unmap(start + size, found + padded - (start + size)) };
         Ok(start)
     }
 
@@ -126,7 +137,8 @@ impl HostSpace {
     /// # Safety
     /// The whole range came from [`HostSpace::reserve`] or [`HostSpace::alloc`] and nobody uses it any more.
     pub unsafe fn release(&self, address: usize, size: usize) {
-        self.unmap_own(address, size);
+        // SAFETY: the caller owns the range and gives it up.
+        unsafe { self.unmap(address, size) };
     }
 
     /// Shows a file: shared with the device, not inherited over fork (a child's copy would keep the buffer alive).
@@ -187,26 +199,23 @@ impl HostSpace {
         Ok(())
     }
 
-    /// Shows nothing: pages are dropped, addresses stay reserved. At the limit of mappings the kernel refuses to
-    /// replace one; then the range is unmapped and reserved anew, and `EEXIST` says that another thread was faster.
+    /// Shows nothing: pages are dropped, addresses stay reserved. At the limit of mappings the kernel refuses to replace
+    /// one, also where that would need fewer; then the spare mapping makes way.
     ///
     /// # Safety
     /// As for [`HostSpace::release`].
     pub unsafe fn map_reserved(&self, address: usize, size: usize) -> Result<(), Errno> {
-        let at = address as *mut c_void;
         // SAFETY: the caller owns the range.
-        let mapped = unsafe { mmap_anonymous(at, size, ProtFlags::empty(), RESERVED | MapFlags::FIXED) };
-        match mapped.map_err(errno) {
-            Ok(_) => {
-                self.advise(address, size, Advice::LinuxDontFork);
-                Ok(())
-            }
-            Err(Errno::NOMEM) => {
-                self.try_unmap(address, size)?;
-                self.reserve_at(address, size, Bounds::new(0, usize::MAX)).map(|_| ())
-            }
-            Err(error) => Err(error),
+        let map =
+            || unsafe { mmap_anonymous(address as *mut c_void, size, ProtFlags::empty(), RESERVED | MapFlags::FIXED) };
+        let mut mapped = map();
+        if mapped == Err(rustix::io::Errno::NOMEM) && self.give_spare() {
+            mapped = map();
+            self.keep_spare();
         }
+        mapped.map_err(errno)?;
+        self.advise(address, size, Advice::LinuxDontFork);
+        Ok(())
     }
 
     /// Ordinary memory of the process, aligned as asked, with the access `flags` ask for: always readable, writable
@@ -224,15 +233,14 @@ impl HostSpace {
 
     /// Reads one byte of each page of a range. A page that is not there kills the process with SIGSEGV, here, where
     /// the caller that gave the address is on the stack.
-    ///
-    /// # Safety
-    /// Nobody may count on the process to survive a wrong address: that it does not is what this is for.
-    pub unsafe fn touch(&self, address: usize, size: usize) {
+    pub fn touch(&self, range: HostRange<'_>) {
+        let (address, size) = (range.address(), range.size());
         let Some(last) = size.checked_sub(1).and_then(|most| address.checked_add(most)) else { return };
         let mut at = address;
         while at <= last {
-            let byte = at as *const u8;
-            // SAFETY: the caller wants a fault if the page cannot be read; the value is not used.
+            let byte: *const u8 = std::ptr::with_exposed_provenance(at);
+            // SAFETY: inside of a `HostRange`, whose maker has promised that it can be read, or else wants the fault. The
+            // value is not used.
             let _ = unsafe { byte.read_volatile() };
             match self.page.floor(at).checked_add(self.page.bytes()) {
                 Some(next) => at = next,
@@ -290,23 +298,53 @@ impl HostSpace {
         }
     }
 
-    /// Unmaps addresses that this module mapped. Where the kernel refuses they stay reserved.
-    fn unmap_own(&self, address: usize, size: usize) {
-        if let Err(error) = self.try_unmap(address, size) {
-            log::warn!("munmap of {size:#x} bytes at {address:#x}: error {}", error.0);
+    /// Unmaps addresses. The kernel can only refuse when the cut would need one mapping more than a process may have; they
+    /// stay reserved then.
+    ///
+    /// # Safety
+    /// The range was mapped by this module, and nothing uses it.
+    unsafe fn unmap(&self, address: usize, size: usize) {
+        if size == 0 {
+            return;
+        }
+        // SAFETY: by contract nothing uses what goes.
+        let result = unsafe { munmap(address as *mut c_void, size) };
+        if let Err(error) = result {
+            log::warn!("munmap of {size:#x} bytes at {address:#x}: error {}", error.raw_os_error());
         }
     }
 
-    /// The kernel can only refuse when the cut would need one mapping more than a process may have; nothing has
-    /// changed then.
-    fn try_unmap(&self, address: usize, size: usize) -> Result<(), Errno> {
-        if size == 0 {
-            return Ok(());
+    /// Sees to a spare mapping: at the limit of mappings one can be had only for one.
+    fn keep_spare(&self) {
+        if SPARE.load(Ordering::Relaxed) != 0 {
+            return;
         }
-        // SAFETY: each caller passes a range that it mapped itself, or that its own caller vouches for.
-        unsafe { munmap(address as *mut c_void, size) }.map_err(errno)
+        let flags = MapFlags::SHARED | MapFlags::NORESERVE;
+        // Far from where other mappings are, so that it takes no place that a buffer would have had. Shared, so that it never
+        // becomes one with a neighbour.
+        let hint = std::ptr::without_provenance_mut(1usize.checked_shl(44).unwrap_or(0));
+        // SAFETY: without MAP_FIXED the kernel maps where nothing is mapped.
+        let mapped = unsafe { mmap_anonymous(hint, self.page.bytes(), ProtFlags::empty(), flags) };
+        let Ok(mapped) = mapped.map(<*mut c_void>::addr) else { return };
+        if SPARE.compare_exchange(0, mapped, Ordering::Relaxed, Ordering::Relaxed).is_err() {
+            // SAFETY: mapped above; another thread's is the spare one.
+            unsafe { self.unmap(mapped, self.page.bytes()) };
+        }
+    }
+
+    /// Gives the spare mapping up; whether there was one.
+    fn give_spare(&self) -> bool {
+        let spare = SPARE.swap(0, Ordering::Relaxed);
+        if spare != 0 {
+            // SAFETY: mapped by `keep_spare`; the swap has given it to this thread alone.
+            unsafe { self.unmap(spare, self.page.bytes()) };
+        }
+        spare != 0
     }
 }
+
+/// Where the spare mapping is; 0: there is none. Relaxed: nothing is read through it.
+static SPARE: AtomicUsize = AtomicUsize::new(0);
 
 /// Room for 1,024 NUMA nodes, as many as Linux can have, and one bit more.
 const MASK_WORDS: usize = 1024 / libc::c_ulong::BITS as usize + 1;

@@ -2,12 +2,15 @@
 //! trace. A process of its own, since nothing else in it can map anything meanwhile.
 
 use std::os::fd::AsFd;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use hsakmt_core::address::Bounds;
 use hsakmt_core::driver::{Errno, VaRequest};
 use hsakmt_core::flags::MemFlags;
 use hsakmt_core::node::NodeId;
 use hsakmt_kfd::host::HostSpace;
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
 const PAGE: usize = 4096;
 const BOUNDS: Bounds = Bounds::new(0, usize::MAX);
@@ -78,7 +81,46 @@ fn at_the_limit_of_mappings_nothing_is_lost() {
     assert_eq!(show(first_refused), Ok(()));
     assert_eq!(access(refused, &mut buffer), Some(*b"rw-p"));
 
+    reserved_addresses_are_never_free(&space, page, &mut buffer);
+
     // SAFETY: as above; nothing of it is used after this line.
     unsafe { space.release(start, request.size) };
     assert_eq!(access(refused, &mut buffer), None);
+}
+
+/// Beyond the limit the kernel refuses any mapping. Another thread waits for a page that is given up there to be free for an
+/// instant.
+fn reserved_addresses_are_never_free(space: &HostSpace, page: impl Fn(usize) -> usize, buffer: &mut [u8]) {
+    // SAFETY: the page is this test's, and nothing uses what it shows.
+    let give_up = |index: usize| unsafe { space.map_reserved(page(index), PAGE) };
+    let map = |at: usize, how: MapFlags| {
+        let at = std::ptr::without_provenance_mut(at);
+        // SAFETY: neither kind of flags replaces a mapping.
+        unsafe { mmap_anonymous(at, PAGE, ProtFlags::empty(), MapFlags::SHARED | how) }
+    };
+    // Room for a thread.
+    (0..50).for_each(|index| give_up(2 * index + 3).unwrap());
+    let (wanted, started, over) = (AtomicUsize::new(page(103)), AtomicBool::new(false), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            started.store(true, Relaxed);
+            while !over.load(Relaxed) {
+                let _ = map(wanted.load(Relaxed), MapFlags::FIXED_NOREPLACE);
+            }
+        });
+        while !started.load(Relaxed) {
+            std::thread::yield_now();
+        }
+        let lost = (51..1051).find(|index| {
+            wanted.store(page(2 * index + 1), Relaxed);
+            while map(0, MapFlags::empty()).is_ok() {}
+            give_up(2 * index + 1).is_err() || access(page(2 * index + 1), buffer) != Some(*b"---p")
+        });
+        over.store(true, Relaxed);
+        // Room for what is said of it.
+        for index in 1500..1550 {
+            let _ = give_up(2 * index + 1);
+        }
+        assert_eq!(lost, None, "another thread has a page that was reserved");
+    });
 }

@@ -1,6 +1,7 @@
 //! What stands behind an open channel: the real `/dev/kfd`, or the simulated machine in this process.
 //!
-//! [`Backend`] is the memory manager's [`Driver`] plus the few things a process asks that are not about objects.
+//! [`Backend`] is the memory manager's [`Driver`] plus the few things a process asks that are not about objects. Only the
+//! drivers of `hsakmt_kfd` are channels: a forked child closes the descriptors that [`Backend::fds`] names, by their numbers.
 
 #[cfg(feature = "simulated")]
 mod embedded;
@@ -17,8 +18,27 @@ use hsakmt_kfd::uapi::GetClockCountersArgs;
 
 use crate::reason::Reason;
 
-/// A channel to a KFD.
-pub trait Backend: Driver + Debug + Send {
+mod sealed {
+    /// Says of a type that [`super::Backend::fds`] are descriptors of its own.
+    pub trait Sealed {}
+
+    impl Sealed for hsakmt_kfd::driver::KfdDriver {}
+}
+
+/// A channel to a KFD. It is for the drivers of `hsakmt_kfd` alone:
+/// ```compile_fail,E0277
+/// # use hsakmt::backend::Backend;
+/// # fn a_channel<B: Backend>() {}
+/// # fn of_any_driver<V: hsakmt_core::driver::Driver>() {
+/// a_channel::<V>();
+/// # }
+/// ```
+/// ```
+/// # use hsakmt::backend::Backend;
+/// # fn a_channel<B: Backend>() {}
+/// a_channel::<hsakmt_kfd::driver::KfdDriver>();
+/// ```
+pub trait Backend: Driver + Debug + Send + sealed::Sealed {
     /// The interface's version: major, minor.
     fn version(&self) -> Result<(u32, u32), Errno>;
     /// The machine, as it is now. `svm_api` off hides that capability of every node.

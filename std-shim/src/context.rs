@@ -225,7 +225,9 @@ impl Context {
         }
         let opened = environment::at_open(minor, self.index != 0);
         self.remember(&device.fds());
-        let mut manager = assemble(self.writer(state)?, device, opened);
+        let writer = self.writer(state)?;
+        let assembled = assemble(state, writer, device, opened);
+        let mut manager = assembled.inspect_err(|_| self.remember(&[]))?;
         // What is noted is another opening's, or a parent process's.
         let stands = snapshots::with(|table| (table.note_set_up(self.index, None), table.current()));
         let set_up = match stands.map(|(_, current)| current) {
@@ -371,10 +373,22 @@ impl Context {
 /// A manager that shows nothing before all of it stands. Out of line, as [`park`] and [`Context::writer`] are: each moves
 /// values of a few KiB, which are off the stack when it returns.
 #[inline(never)]
-fn assemble(mut writer: Box<ContextWriter>, device: Box<dyn Backend>, opened: Opened) -> Box<ContextManager> {
+fn assemble(
+    state: &mut State,
+    mut writer: Box<ContextWriter>,
+    device: Box<dyn Backend>,
+    opened: Opened,
+) -> Result<Box<ContextManager>> {
     writer.close();
     writer.limit_retired(environment::retired_limit());
-    Box::new(Manager::new(device, *writer, opened))
+    // An object that a close without memory has left behind is no object of this channel.
+    if writer.snapshot().iter().next().is_some()
+        && let Err(error) = writer.clear_objects()
+    {
+        state.parked = Some(writer);
+        return Err(error);
+    }
+    Ok(Box::new(Manager::new(device, *writer, opened)?))
 }
 
 /// Ends a channel; its writer waits for the next one.

@@ -1,9 +1,11 @@
 //! The memory verbs as methods of [`Context`]: one line each over [`Context::manage`], so that Rust callers need not know
 //! the manager.
 //!
-//! In: addresses and sizes in bytes as plain numbers, nodes and flags as types. Out: an address, or an [`Error`] that
-//! says why; after an error nothing has changed. What never happens: memory that is touched. An address is a number
-//! here; whoever makes a pointer of it does so in `unsafe` code of their own and stops before [`Context::free`].
+//! In: addresses and sizes in bytes as plain numbers, nodes and flags as types; memory of the caller's own that GPUs are to
+//! use as a [`HostRange`], which carries the caller's promise. Out: an address, or an [`Error`] that says why; after an error
+//! nothing has changed. What never happens: memory that is touched. An address is a number here. Code that makes a pointer of
+//! it is `unsafe` code of its own, and has to know when the object ends: [`Context::free`] and [`Context::close`] are safe to
+//! call, also for other code of the process, and nothing may use what they unmap.
 //!
 //! All of them block: they wait for other writers of the context, and for the kernel. Queries never wait for them.
 //! Besides driver calls a verb costs O(log n) in the number of objects. All answer [`Error::NotOpened`] before open,
@@ -39,6 +41,7 @@
 //! # Ok::<(), Error>(())
 //! ```
 
+use hsakmt_core::driver::HostRange;
 #[cfg(doc)]
 use hsakmt_core::error::Error;
 use hsakmt_core::error::Result;
@@ -96,9 +99,25 @@ impl Context {
     /// # Errors
     /// [`Error::InvalidHandle`] for memory that [`Context::allocate`] made; [`Error::AlreadyRegistered`] if it was
     /// registered with a list of nodes; [`Error::Failed`] if the kernel refuses the range.
+    ///
+    /// # Example
+    /// Bytes that other threads, or a device, may change are atomics:
+    /// ```no_run
+    /// use core::sync::atomic::AtomicU8;
+    /// use hsakmt_core::driver::HostRange;
+    ///
+    /// static BUFFER: [AtomicU8; 4096] = [const { AtomicU8::new(0) }; 4096];
+    /// hsakmt::Context::primary().register(HostRange::of_atomics(&BUFFER))?;
+    /// # Ok::<(), hsakmt_core::error::Error>(())
+    /// ```
+    /// An address alone does not do:
+    /// ```compile_fail,E0308
+    /// hsakmt::Context::primary().register(0x7000_0000)?;
+    /// # Ok::<(), hsakmt_core::error::Error>(())
+    /// ```
     #[doc(alias = "hsaKmtRegisterMemory")]
-    pub fn register(self, address: usize, size: usize) -> Result<()> {
-        self.manage(|manager| manager.register(address, size))
+    pub fn register(self, range: HostRange<'_>) -> Result<()> {
+        self.manage(|manager| manager.register(range))
     }
 
     /// As [`Context::register`], for these nodes only, in this order.
@@ -107,8 +126,8 @@ impl Context {
     /// Besides: [`Error::InvalidParameter`] for no nodes, [`Error::InvalidNode`] for an unknown one,
     /// [`Error::AlreadyRegistered`] if the range has another list, [`Error::NotSupported`] without a discrete GPU.
     #[doc(alias = "hsaKmtRegisterMemoryToNodes")]
-    pub fn register_to_nodes(self, address: usize, size: usize, nodes: &[NodeId]) -> Result<()> {
-        self.manage(|manager| manager.register_to_nodes(address, size, nodes))
+    pub fn register_to_nodes(self, range: HostRange<'_>, nodes: &[NodeId]) -> Result<()> {
+        self.manage(|manager| manager.register_to_nodes(range, nodes))
     }
 
     /// As [`Context::register`], with the coherence the flags ask for: [`MemFlags::COARSE_GRAIN`],
@@ -118,8 +137,8 @@ impl Context {
     /// Besides: [`Error::InvalidParameter`] for both coherences, [`Error::NotSupported`] without
     /// [`MemFlags::HOST_ACCESS`], with [`MemFlags::NON_PAGED`], or without a discrete GPU.
     #[doc(alias = "hsaKmtRegisterMemoryWithFlags")]
-    pub fn register_with_flags(self, address: usize, size: usize, flags: MemFlags) -> Result<()> {
-        self.manage(|manager| manager.register_with_flags(address, size, flags))
+    pub fn register_with_flags(self, range: HostRange<'_>, flags: MemFlags) -> Result<()> {
+        self.manage(|manager| manager.register_with_flags(range, flags))
     }
 
     /// Ends one registration; the last one ends the object. `address` is the host address as registered, or the
@@ -143,6 +162,16 @@ impl Context {
         self.manage(|manager| manager.map(address, size))
     }
 
+    /// As [`Context::map`]. With the SVM API, memory that is no object's becomes accessible to all GPUs where it is; no object
+    /// is made of it.
+    ///
+    /// # Errors
+    /// As [`Context::map`]; with the SVM API an unknown address is [`Error::Failed`] if the kernel refuses.
+    #[doc(alias = "hsaKmtMapMemoryToGPU")]
+    pub fn map_range(self, range: HostRange<'_>) -> Result<Option<u64>> {
+        self.manage(|manager| manager.map_range(range))
+    }
+
     /// Maps on exactly these nodes: others are unmapped. A registered range ignores the list.
     ///
     /// # Errors
@@ -151,6 +180,15 @@ impl Context {
     #[doc(alias = "hsaKmtMapMemoryToGPUNodes")]
     pub fn map_nodes(self, address: usize, size: usize, nodes: &[NodeId]) -> Result<Option<u64>> {
         self.manage(|manager| manager.map_nodes(address, size, nodes))
+    }
+
+    /// As [`Context::map_nodes`]. With the SVM API, memory that is no object's becomes accessible to these GPUs where it is.
+    ///
+    /// # Errors
+    /// As [`Context::map_nodes`].
+    #[doc(alias = "hsaKmtMapMemoryToGPUNodes")]
+    pub fn map_range_nodes(self, range: HostRange<'_>, nodes: &[NodeId]) -> Result<Option<u64>> {
+        self.manage(|manager| manager.map_range_nodes(range, nodes))
     }
 
     /// Unmaps from wherever it is mapped; a registered range that was mapped more than once counts down. Nothing mapped

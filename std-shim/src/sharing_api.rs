@@ -2,7 +2,7 @@
 //!
 //! In and out as in `memory_api`: plain numbers and types, an [`Error`] after which nothing has changed. All block.
 
-use hsakmt_core::driver::SvmAttribute;
+use hsakmt_core::driver::{DmabufFd, HostRange, SvmAttribute};
 use hsakmt_core::error::{Error, Result};
 use hsakmt_core::manager::{Graphics, SharedHandle};
 use hsakmt_core::node::NodeId;
@@ -42,9 +42,15 @@ impl Context {
         self.manage(|manager| manager.export_dmabuf(address, size))
     }
 
-    /// Takes a dmabuf over. `None`: registered to no nodes. With `address_wanted` it gets an address even then.
+    /// Takes a dmabuf over; `hsakmt_kfd::device::dmabuf` lends one. `None`: registered to no nodes. With `address_wanted` it
+    /// gets an address even then.
     #[doc(alias = "hsaKmtRegisterGraphicsHandleToNodes")]
-    pub fn register_graphics(self, fd: i32, nodes: Option<&[NodeId]>, address_wanted: bool) -> Result<Graphics> {
+    pub fn register_graphics(
+        self,
+        fd: DmabufFd<'_>,
+        nodes: Option<&[NodeId]>,
+        address_wanted: bool,
+    ) -> Result<Graphics> {
         self.manage(|manager| manager.register_graphics(fd, nodes, address_wanted))
     }
 
@@ -64,10 +70,10 @@ impl Context {
         })
     }
 
-    /// Sets attributes of a range of shared virtual memory.
+    /// Sets attributes of host memory as shared virtual memory.
     #[doc(alias = "hsaKmtSVMSetAttr")]
-    pub fn set_svm_attributes(self, start: usize, size: usize, attributes: &[SvmAttribute]) -> Result<()> {
-        self.manage(|manager| manager.svm_set_attributes(start, size, attributes))
+    pub fn set_svm_attributes(self, range: HostRange<'_>, attributes: &[SvmAttribute]) -> Result<()> {
+        self.manage(|manager| manager.svm_set_attributes(range, attributes))
     }
 
     /// Reads attributes of a range of shared virtual memory; `attributes` change only on success.

@@ -95,11 +95,13 @@ pub(crate) fn set_up(context: Context, manager: &mut ContextManager, topology: &
     let before = snapshots::with(|table| table.set_up_with(context.index()))?;
     let before = before.filter(|_| manager.is_set_up());
     if !before.is_some_and(|before| same_nodes(&before, topology)) {
-        manager.driver().add_gpus(topology)?;
+        // SAFETY: it opens render nodes, and touches no address.
+        unsafe { manager.driver_mut() }.add_gpus(topology)?;
         context.remember(&manager.driver().fds());
         let options = environment::at_set_up();
         topology.with_facts(|nodes| manager.renew(nodes, &options))?;
-        manager.driver().keep_gpus(topology);
+        // SAFETY: it closes render nodes, and touches no address.
+        unsafe { manager.driver_mut() }.keep_gpus(topology);
         context.remember(&manager.driver().fds());
         warn_of_missing_pages(manager, topology);
     }

@@ -11,6 +11,8 @@ use hsakmt_core::driver::{
 use hsakmt_core::flags::{IocFlags, MemFlags};
 use hsakmt_core::node::GpuId;
 
+use crate::promise::{lent, range};
+
 const PAGE: usize = 4096;
 const KERNEL_BUSY: Errno = Errno(16);
 const KERNEL_FAULT: Errno = Errno(14);
@@ -35,6 +37,7 @@ pub const CASES: &[(&str, Case)] = &[
     ("a_mapped_buffer_cannot_be_freed", a_mapped_buffer_cannot_be_freed),
     ("map_says_how_far_it_came", map_says_how_far_it_came),
     ("userptrs_must_be_there", userptrs_must_be_there),
+    ("pages_of_the_drivers_own_are_a_userptr", pages_of_the_drivers_own_are_a_userptr),
     ("a_dmabuf_outlives_its_buffer", a_dmabuf_outlives_its_buffer),
     ("a_name_leads_to_the_same_bytes", a_name_leads_to_the_same_bytes),
     ("shared_virtual_memory_remembers", shared_virtual_memory_remembers),
@@ -77,8 +80,8 @@ impl Device {
         self.driver.reserve(request).expect("addresses")
     }
 
-    fn request(&self, va: usize, size: usize, flags: IocFlags) -> BoRequest {
-        BoRequest { gpu: self.gpu(), va: va as u64, size: size as u64, flags, user_address: 0 }
+    fn request(&self, va: usize, size: usize, flags: IocFlags) -> BoRequest<'static> {
+        BoRequest { gpu: self.gpu(), va: va as u64, size: size as u64, flags, user: None }
     }
 
     /// A buffer on the first GPU: in VRAM that the host sees, or where there is none in host memory.
@@ -91,7 +94,18 @@ impl Device {
 
     fn show(&mut self, address: usize, size: usize, offset: u64) {
         let what = HostMap::Device { gpu: self.gpu(), offset, access: true };
-        self.driver.host_map(address, size, what).expect("a mapping");
+        self.host_map(address, size, what);
+    }
+
+    fn host_map(&mut self, address: usize, size: usize, what: HostMap) {
+        // SAFETY: each case passes pages that it has reserved on this device, and uses no pointer to what they have shown.
+        let mapped = unsafe { self.driver.host_map(address, size, what) };
+        mapped.expect("a mapping");
+    }
+
+    fn release(&mut self, address: usize, size: usize) {
+        // SAFETY: each case passes what it has reserved or allocated on this device, at its end.
+        unsafe { self.driver.release(address, size) }
     }
 }
 
@@ -139,10 +153,10 @@ fn reserved_addresses_are_nobody_elses(open: Open<'_>) -> Result<(), Skipped> {
     let aligned = VaRequest { size: PAGE, align: 1 << 21, guard: PAGE, fixed: None, bounds: device.bounds };
     let high = device.driver.reserve(aligned).expect("aligned addresses");
     assert_eq!(high % (1 << 21), 0);
-    device.driver.release(high, PAGE);
-    device.driver.release(address, 4 * PAGE);
+    device.release(high, PAGE);
+    device.release(address, 4 * PAGE);
     assert_eq!(device.driver.reserve(fixed), Ok(address + PAGE));
-    device.driver.release(address + PAGE, PAGE);
+    device.release(address + PAGE, PAGE);
     assert_eq!(device.driver.reserve(VaRequest { size: 1, ..fixed }), Err(Errno::INVAL));
     Ok(())
 }
@@ -162,8 +176,8 @@ fn a_buffer_has_one_set_of_bytes(open: Open<'_>) -> Result<(), Skipped> {
     assert_eq!(peek(second), 1, "one buffer shows the same bytes at two places");
     device.driver.free(one.handle).expect("free");
     device.driver.free(other.handle).expect("free");
-    device.driver.release(first, 2 * PAGE);
-    device.driver.release(second, 2 * PAGE);
+    device.release(first, 2 * PAGE);
+    device.release(second, 2 * PAGE);
     Ok(())
 }
 
@@ -172,15 +186,15 @@ fn host_memory_can_be_shown_and_dropped(open: Open<'_>) -> Result<(), Skipped> {
     let address = device.reserve(PAGE);
     let node = hsakmt_core::node::NodeId(0);
     let anonymous = HostMap::Anonymous { node, flags: MemFlags::empty() };
-    device.driver.host_map(address, PAGE, anonymous).expect("memory");
+    device.host_map(address, PAGE, anonymous);
     poke(address, 5);
-    device.driver.host_map(address, PAGE, HostMap::Reserved).expect("nothing");
-    device.driver.host_map(address, PAGE, anonymous).expect("memory");
+    device.host_map(address, PAGE, HostMap::Reserved);
+    device.host_map(address, PAGE, anonymous);
     assert_eq!(peek(address), 0, "what was dropped is gone");
-    device.driver.release(address, PAGE);
+    device.release(address, PAGE);
     let memory = device.driver.host_alloc(PAGE, PAGE, MemFlags::empty()).expect("memory");
     poke(memory, 1);
-    device.driver.release(memory, PAGE);
+    device.release(memory, PAGE);
     Ok(())
 }
 
@@ -194,7 +208,7 @@ fn bad_allocations_leave_nothing(open: Open<'_>) -> Result<(), Skipped> {
     let bo = device.driver.alloc(good).expect("a buffer");
     assert_eq!(device.driver.free(bo.handle), Ok(()));
     assert_eq!(device.driver.free(bo.handle), Err(Errno::INVAL), "a handle ends once");
-    device.driver.release(address, PAGE);
+    device.release(address, PAGE);
     Ok(())
 }
 
@@ -207,7 +221,7 @@ fn a_mapped_buffer_cannot_be_freed(open: Open<'_>) -> Result<(), Skipped> {
     assert_eq!(device.driver.free(bo.handle), Err(KERNEL_BUSY));
     device.driver.unmap(bo.handle, &[gpu]).expect("unmap");
     assert_eq!(device.driver.free(bo.handle), Ok(()));
-    device.driver.release(address, PAGE);
+    device.release(address, PAGE);
     Ok(())
 }
 
@@ -223,7 +237,7 @@ fn map_says_how_far_it_came(open: Open<'_>) -> Result<(), Skipped> {
         device.driver.unmap(bo.handle, &[first, second]).expect("unmap from both");
     }
     device.driver.free(bo.handle).expect("free");
-    device.driver.release(address, PAGE);
+    device.release(address, PAGE);
     Ok(())
 }
 
@@ -231,22 +245,43 @@ fn userptrs_must_be_there(open: Open<'_>) -> Result<(), Skipped> {
     let mut device = device(open);
     let (va, memory) = (device.reserve(4 * PAGE), device.reserve(4 * PAGE));
     let anonymous = HostMap::Anonymous { node: hsakmt_core::node::NodeId(0), flags: MemFlags::empty() };
-    device.driver.host_map(memory, 3 * PAGE, anonymous).expect("memory");
-    let good = BoRequest {
-        user_address: memory as u64,
-        ..device.request(va, 3 * PAGE, IocFlags::USERPTR | IocFlags::WRITABLE)
-    };
+    device.host_map(memory, 3 * PAGE, anonymous);
+    let request = device.request(va, 3 * PAGE, IocFlags::USERPTR | IocFlags::WRITABLE);
+    let good = BoRequest { user: Some(range(memory, 3 * PAGE)), ..request };
     // The fourth page is reserved only.
-    let all = BoRequest { size: 4 * PAGE as u64, ..good };
+    let all = BoRequest { size: 4 * PAGE as u64, user: Some(range(memory, 4 * PAGE)), ..request };
     assert_eq!(device.driver.alloc(all).err(), Some(KERNEL_FAULT));
-    assert!(device.driver.alloc(BoRequest { user_address: 0, ..good }).is_err());
+    assert_eq!(
+        device.driver.alloc(BoRequest { user: Some(range(memory, 4 * PAGE)), size: 5 * PAGE as u64, ..request }).err(),
+        Some(Errno::INVAL)
+    );
+    assert_eq!(device.driver.alloc(request).err(), Some(Errno::INVAL), "a userptr without memory");
     let bo = device.driver.alloc(good).expect("a userptr");
     let gpu = device.gpu();
     device.driver.map(bo.handle, &[gpu]).expect("map");
     device.driver.unmap(bo.handle, &[gpu]).expect("unmap");
     device.driver.free(bo.handle).expect("free");
-    device.driver.release(memory, 4 * PAGE);
-    device.driver.release(va, 4 * PAGE);
+    device.release(memory, 4 * PAGE);
+    device.release(va, 4 * PAGE);
+    Ok(())
+}
+
+fn pages_of_the_drivers_own_are_a_userptr(open: Open<'_>) -> Result<(), Skipped> {
+    let mut device = device(open);
+    let va = device.reserve(4 * PAGE);
+    let anonymous = HostMap::Anonymous { node: hsakmt_core::node::NodeId(0), flags: MemFlags::empty() };
+    device.host_map(va, 2 * PAGE, anonymous);
+    let gpu = device.gpu();
+    let ring = IocFlags::USERPTR | IocFlags::AQL_QUEUE_MEM | IocFlags::WRITABLE;
+    for (size, flags) in [(2 * PAGE, IocFlags::USERPTR | IocFlags::WRITABLE), (4 * PAGE, ring)] {
+        let request = device.request(va, size, flags);
+        // SAFETY: two pages are shown at `va` until all is freed; of the ring, half is host memory.
+        let bo = unsafe { device.driver.alloc_paged(request) }.expect("a buffer of pages");
+        device.driver.map(bo.handle, &[gpu]).expect("map");
+        device.driver.unmap(bo.handle, &[gpu]).expect("unmap");
+        device.driver.free(bo.handle).expect("free");
+    }
+    device.release(va, 4 * PAGE);
     Ok(())
 }
 
@@ -257,17 +292,17 @@ fn a_dmabuf_outlives_its_buffer(open: Open<'_>) -> Result<(), Skipped> {
     let exported = device.driver.dmabuf_export(bo.handle);
     device.driver.free(bo.handle).expect("free");
     let fd = exported.map_err(|error| format!("no dmabuf export: error {}", error.0))?;
-    let info = device.driver.dmabuf_info(fd, &mut [0; 64]).expect("information");
+    let info = device.driver.dmabuf_info(lent(fd), &mut [0; 64]).expect("information");
     assert_eq!((info.size, info.gpu), (PAGE as u64, gpu));
-    let imported = device.driver.dmabuf_import(fd, gpu, again as u64).expect("import");
+    let imported = device.driver.dmabuf_import(lent(fd), gpu, again as u64).expect("import");
     device.driver.map(imported, &[gpu]).expect("map");
     device.driver.unmap(imported, &[gpu]).expect("unmap");
     device.driver.free(imported).expect("free");
-    assert!(device.driver.dmabuf_import(fd, GpuId(0x7fff_fffe), 0).is_err());
-    assert!(device.driver.dmabuf_import(-1, gpu, 0).is_err());
+    assert!(device.driver.dmabuf_import(lent(fd), GpuId(0x7fff_fffe), 0).is_err());
+    assert!(device.driver.dmabuf_import(lent(-1), gpu, 0).is_err());
     close(fd);
-    device.driver.release(va, PAGE);
-    device.driver.release(again, PAGE);
+    device.release(va, PAGE);
+    device.release(again, PAGE);
     Ok(())
 }
 
@@ -290,12 +325,12 @@ fn a_name_leads_to_the_same_bytes(open: Open<'_>) -> Result<(), Skipped> {
     let import = two.driver.ipc_import(share, gpu, there as u64).expect("import");
     assert_eq!(import.flags, MemFlags::HOST_ACCESS);
     one.driver.free(bo.handle).expect("free");
-    one.driver.release(here, PAGE);
+    one.release(here, PAGE);
     two.show(there, PAGE, import.mmap_offset);
     assert_eq!(peek(there), 42);
     two.driver.free(import.handle).expect("free");
     assert_eq!(two.driver.ipc_import(share, gpu, there as u64).err(), Some(Errno::INVAL), "the name went with it");
-    two.driver.release(there, PAGE);
+    two.release(there, PAGE);
     Ok(())
 }
 
@@ -304,15 +339,19 @@ fn shared_virtual_memory_remembers(open: Open<'_>) -> Result<(), Skipped> {
     let memory = device.driver.host_alloc(2 * PAGE, PAGE, MemFlags::empty()).expect("memory");
     let (start, size, gpu) = (memory as u64, 2 * PAGE as u64, device.gpu());
     let access = SvmAttribute { kind: SvmAttribute::ACCESS_IN_PLACE, value: gpu.0 };
-    let set = device.driver.svm_set(start, size, &[access]);
+    let set = device.driver.svm_set(range(memory, 2 * PAGE), &[access]);
     set.map_err(|error| format!("no shared virtual memory: error {}", error.0))?;
     // ACCESS asks; the answer is the kind.
     let mut ask = [SvmAttribute { kind: 2, value: gpu.0 }];
     device.driver.svm_get(start, size, &mut ask).expect("attributes");
     assert_eq!(ask[0], access);
-    assert_eq!(device.driver.svm_set(start, 0, &[access]), Err(Errno::INVAL));
-    assert_eq!(device.driver.svm_set(start + 1, size, &[access]), Err(Errno::INVAL));
-    device.driver.release(memory, 2 * PAGE);
-    assert_eq!(device.driver.svm_set(start, size, &[access]), Err(KERNEL_FAULT), "nothing is mapped there any more");
+    assert_eq!(device.driver.svm_set(range(memory, 0), &[access]), Err(Errno::INVAL));
+    assert_eq!(device.driver.svm_set(range(memory + 1, 2 * PAGE), &[access]), Err(Errno::INVAL));
+    device.release(memory, 2 * PAGE);
+    assert_eq!(
+        device.driver.svm_set(range(memory, 2 * PAGE), &[access]),
+        Err(KERNEL_FAULT),
+        "nothing is mapped there any more"
+    );
     Ok(())
 }

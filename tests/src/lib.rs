@@ -5,5 +5,6 @@ pub mod embedded;
 pub mod fuzz;
 pub mod install;
 pub mod layout;
+pub mod promise;
 pub mod sim;
 pub mod tool;

@@ -14,6 +14,7 @@ use hsakmt_core::node::NodeId;
 use hsakmt_core::registry::RETIRED_LIMIT;
 use hsakmt_kfd::sim::embedded::EmbeddedMachine;
 use hsakmt_tests::embedded::open_once;
+use hsakmt_tests::promise;
 
 const PAGE: usize = 4096;
 const CPU: NodeId = NodeId(0);
@@ -110,8 +111,8 @@ fn before_the_topology_is_known() {
     let turn = closed();
     open_once(turn.context).unwrap();
     assert_eq!(turn.allocate(GPU, PAGE, VRAM), Err(Error::InvalidNode));
-    assert_eq!(turn.register(0x1_0000, PAGE), Ok(()));
-    assert_eq!(turn.register_to_nodes(0x1_0000, PAGE, &[GPU]), Err(Error::NotSupported));
+    assert_eq!(turn.register(promise::range(0x1_0000, PAGE)), Ok(()));
+    assert_eq!(turn.register_to_nodes(promise::range(0x1_0000, PAGE), &[GPU]), Err(Error::NotSupported));
     assert_eq!(kind(turn.context, 0x1_0000), PointerType::Unknown);
     turn.acquire_system_properties().unwrap();
     assert!(turn.allocate(GPU, PAGE, VRAM).is_ok());
@@ -193,9 +194,9 @@ fn registered_ranges_count_nest_and_end() {
     let host = vec![0u8; 8 * PAGE];
     let base = host.as_ptr().addr().next_multiple_of(PAGE);
     let (outer, nested) = (base + 0x234, base + PAGE);
-    turn.register(outer, 3 * PAGE).unwrap();
-    turn.register(outer, 3 * PAGE).unwrap();
-    turn.register(nested, 0x100).unwrap();
+    turn.register(promise::range(outer, 3 * PAGE)).unwrap();
+    turn.register(promise::range(outer, 3 * PAGE)).unwrap();
+    turn.register(promise::range(nested, 0x100)).unwrap();
     let size = |address| turn.query_pointer(address, |info| info.size).unwrap();
     assert_eq!((size(nested + 0xff), size(nested + 0x100)), (0x100, 3 * PAGE as u64));
     let on_gpu = turn.query_pointer(outer, |info| info.gpu_address).unwrap();
@@ -218,21 +219,21 @@ fn node_lists_and_flags_of_registered_ranges() {
     let turn = open();
     let host = vec![0u8; 4 * PAGE];
     let base = host.as_ptr().addr().next_multiple_of(PAGE);
-    turn.register_to_nodes(base, PAGE, &[OTHER, GPU]).unwrap();
+    turn.register_to_nodes(promise::range(base, PAGE), &[OTHER, GPU]).unwrap();
     assert_eq!(turn.query_pointer(base, |info| info.registered.ids().to_vec()), Ok(vec![2, 1]));
-    assert_eq!(turn.register_to_nodes(base, PAGE, &[GPU, OTHER]), Err(Error::AlreadyRegistered));
-    assert_eq!(turn.register_to_nodes(base, PAGE, &[]), Err(Error::InvalidParameter));
-    assert_eq!(turn.register_to_nodes(base, PAGE, &[NodeId(7)]), Err(Error::InvalidNode));
+    assert_eq!(turn.register_to_nodes(promise::range(base, PAGE), &[GPU, OTHER]), Err(Error::AlreadyRegistered));
+    assert_eq!(turn.register_to_nodes(promise::range(base, PAGE), &[]), Err(Error::InvalidParameter));
+    assert_eq!(turn.register_to_nodes(promise::range(base, PAGE), &[NodeId(7)]), Err(Error::InvalidNode));
     turn.deregister(base).unwrap();
     let host_only = MemFlags::HOST_ACCESS;
-    assert_eq!(turn.register_with_flags(base, PAGE, host_only | VRAM), Err(Error::NotSupported));
+    assert_eq!(turn.register_with_flags(promise::range(base, PAGE), host_only | VRAM), Err(Error::NotSupported));
     let both = MemFlags::COARSE_GRAIN | MemFlags::EXTENDED_COHERENT;
-    assert_eq!(turn.register_with_flags(base, PAGE, host_only | both), Err(Error::InvalidParameter));
-    turn.register_with_flags(base, PAGE, host_only | MemFlags::EXTENDED_COHERENT).unwrap();
+    assert_eq!(turn.register_with_flags(promise::range(base, PAGE), host_only | both), Err(Error::InvalidParameter));
+    turn.register_with_flags(promise::range(base, PAGE), host_only | MemFlags::EXTENDED_COHERENT).unwrap();
     assert_eq!(turn.query_pointer(base, |info| info.flags), Ok(MemFlags::EXTENDED_COHERENT));
     turn.deregister(base).unwrap();
     let vram = turn.allocate(GPU, PAGE, VRAM).unwrap();
-    assert_eq!(turn.register(vram, PAGE), Err(Error::InvalidHandle));
+    assert_eq!(turn.register(promise::range(vram, PAGE)), Err(Error::InvalidHandle));
 }
 
 #[test]
@@ -255,10 +256,11 @@ fn wild_addresses_get_an_answer() {
         for size in [0, 1, PAGE, top / 2, top - 1] {
             let map = if address == 0 { Error::Failed } else { Error::InvalidParameter };
             assert_eq!(turn.map(address, size), Err(map), "{address:#x} {size:#x}");
+            assert_eq!(turn.map_range(promise::range(address, size)), Err(map), "{address:#x} {size:#x}");
             assert_eq!(turn.map_nodes(address, size, &[GPU]), Err(Error::Failed), "{address:#x} {size:#x}");
         }
         for size in [0, top / 2, top - 1] {
-            assert!(turn.register(address, size).is_err(), "{address:#x} {size:#x}");
+            assert!(turn.register(promise::range(address, size)).is_err(), "{address:#x} {size:#x}");
         }
     }
     assert_eq!(turn.generation(), before, "and nothing was published");

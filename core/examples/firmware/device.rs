@@ -8,8 +8,8 @@
 use heapless::Vec;
 use hsakmt_core::address::Bounds;
 use hsakmt_core::driver::{
-    Bo, BoRequest, DmabufInfo, Driver, Errno, Handle, HostMap, IpcImport, Partial, ProcessApertures, SvmAttribute,
-    VaRequest,
+    Bo, BoRequest, DmabufFd, DmabufInfo, Driver, Errno, Handle, HostMap, HostRange, IpcImport, Partial,
+    ProcessApertures, SvmAttribute, VaRequest,
 };
 use hsakmt_core::flags::MemFlags;
 use hsakmt_core::manager::{Gfx, NodeFacts};
@@ -96,9 +96,9 @@ impl Driver for Device {
         if Device::WINDOW.contains_range(start, request.size) { Ok(start) } else { Err(Errno::NOMEM) }
     }
 
-    fn release(&mut self, _address: usize, _size: usize) {}
+    unsafe fn release(&mut self, _address: usize, _size: usize) {}
 
-    fn host_map(&mut self, _address: usize, _size: usize, _what: HostMap) -> Result<(), Errno> {
+    unsafe fn host_map(&mut self, _address: usize, _size: usize, _what: HostMap) -> Result<(), Errno> {
         // The CPU sees device memory where it is. A board with a memory protection unit would open a region here.
         Ok(())
     }
@@ -107,7 +107,7 @@ impl Driver for Device {
         Err(Errno::NOSYS)
     }
 
-    fn touch(&mut self, _address: usize, _size: usize) {}
+    fn touch(&mut self, _range: HostRange<'_>) {}
 
     fn process_apertures(&mut self, out: &mut [ProcessApertures]) -> Result<usize, Errno> {
         for (slot, gpu) in out.iter_mut().zip(Device::GPUS) {
@@ -128,7 +128,7 @@ impl Driver for Device {
         Err(Errno::NOSYS)
     }
 
-    fn alloc(&mut self, request: BoRequest) -> Result<Bo, Errno> {
+    fn alloc(&mut self, request: BoRequest<'_>) -> Result<Bo, Errno> {
         let end = request.va + request.size;
         if self.buffers.iter().any(|buffer| request.va < buffer.va + buffer.size && buffer.va < end) {
             return Err(Errno::INVAL);
@@ -138,6 +138,11 @@ impl Driver for Device {
         self.buffers.push(buffer).map_err(|_| Errno::NOMEM)?;
         self.last = handle;
         Ok(Bo { handle: Handle(handle), mmap_offset: 0 })
+    }
+
+    unsafe fn alloc_paged(&mut self, request: BoRequest<'_>) -> Result<Bo, Errno> {
+        // Without pages of its own, host memory is where the device sees it.
+        self.alloc(request)
     }
 
     fn free(&mut self, handle: Handle) -> Result<(), Errno> {
@@ -159,7 +164,7 @@ impl Driver for Device {
 
     // What this device does not do.
 
-    fn svm_set(&mut self, _start: u64, _size: u64, _attributes: &[SvmAttribute]) -> Result<(), Errno> {
+    fn svm_set(&mut self, _range: HostRange<'_>, _attributes: &[SvmAttribute]) -> Result<(), Errno> {
         Err(Errno::NOSYS)
     }
 
@@ -167,11 +172,11 @@ impl Driver for Device {
         Err(Errno::NOSYS)
     }
 
-    fn dmabuf_info(&mut self, _fd: i32, _metadata: &mut [u8]) -> Result<DmabufInfo, (Errno, u32)> {
+    fn dmabuf_info(&mut self, _fd: DmabufFd<'_>, _metadata: &mut [u8]) -> Result<DmabufInfo, (Errno, u32)> {
         Err((Errno::NOSYS, 0))
     }
 
-    fn dmabuf_import(&mut self, _fd: i32, _gpu: GpuId, _va: u64) -> Result<Handle, Errno> {
+    fn dmabuf_import(&mut self, _fd: DmabufFd<'_>, _gpu: GpuId, _va: u64) -> Result<Handle, Errno> {
         Err(Errno::NOSYS)
     }
 

@@ -7,8 +7,11 @@
 
 mod device;
 
+use core::sync::atomic::AtomicU8;
+
 use device::{Device, NODES};
 use hsakmt_core::address::PageSize;
+use hsakmt_core::driver::HostRange;
 use hsakmt_core::epoch::slots::SingleCore;
 use hsakmt_core::error::{Error, Result};
 use hsakmt_core::fixed::{Capacity, StaticReader, StaticRegistry};
@@ -27,6 +30,9 @@ const READERS: usize = 2;
 static MEMORY: StaticRegistry<{ CAPACITY.bytes() }, READERS, SingleCore> =
     StaticRegistry::new(unsafe { SingleCore::new() });
 
+/// Memory of the firmware's own that both GPUs use, too.
+static RING: [AtomicU8; 0x600] = [const { AtomicU8::new(0) }; 0x600];
+
 /// A fault at `address`: whose memory is it? No lock, no wait, at most [`Capacity::steps`] nodes, whatever the main loop
 /// was in the middle of.
 fn interrupt(reader: &mut StaticReader<'static, READERS, SingleCore>, address: usize) -> Option<usize> {
@@ -38,7 +44,7 @@ fn interrupt(reader: &mut StaticReader<'static, READERS, SingleCore>, address: u
 
 fn main() -> Result<()> {
     let writer = MEMORY.writer(PageSize::FOUR_KIB)?;
-    let mut manager = Manager::new(Device::new(), writer, Opened::default());
+    let mut manager = Manager::new(Device::new(), writer, Opened::default())?;
     manager.set_up(&NODES, &Options { guard_pages: 0, ..Options::default() })?;
     let mut handler = MEMORY.reader().ok_or(Error::NoMemory)?;
 
@@ -49,8 +55,8 @@ fn main() -> Result<()> {
     assert_eq!(interrupt(&mut handler, buffer + 0x1234), Some(42));
 
     // The firmware's own memory, for both GPUs.
-    let ring = 0x2000_1040;
-    manager.register(ring, 0x600)?;
+    let ring = RING.as_ptr().addr();
+    manager.register(HostRange::of_atomics(&RING))?;
     manager.map(ring, 0x600)?;
     assert_eq!(interrupt(&mut handler, ring + 0x5ff), Some(0));
     assert_eq!(interrupt(&mut handler, ring + 0x600), None);

@@ -4,7 +4,7 @@
 //! happens: a failure that leaves an address, a buffer object or a CPU mapping behind.
 
 use super::Manager;
-use super::buffer::{Birth, Wish};
+use super::buffer::{Birth, User, Wish};
 use crate::aperture::Aperture;
 use crate::driver::{Driver, HostMap};
 use crate::epoch::Domain;
@@ -104,27 +104,28 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
             return Err(Error::NoMemory);
         }
         self.reserve_birth()?;
-        let start = self.take(aperture, size, alignment, at)?;
+        let range = self.take(aperture, size, alignment, at)?;
+        let start = range.start();
         let ioc = self.vram_ioc(flags);
         let va = match aperture {
             Aperture::MemHandle => 0,
             _ if self.machine.dgpu => start,
             _ => start.saturating_sub(self.writer.layout().bounds(aperture).base),
         };
-        let wish = Wish { gpu, va: va as u64, size: size as u64, ioc, user: 0 };
+        let wish = Wish { gpu, va: va as u64, size: size as u64, ioc, user: User::No };
         let Ok((handles, offset)) = self.make(&wish) else {
-            self.give(aperture, start, size);
+            self.give(range);
             return Err(Error::NoMemory);
         };
         let show = HostMap::Device { gpu, offset, access: flags.contains(MemFlags::HOST_ACCESS) };
-        if Self::cpu_accessible(aperture) && self.driver.host_map(start, shown, show).is_err() {
+        let page = self.page();
+        if range.cpu_accessible() && range.show_first(&mut self.driver, page, shown, show).is_err() {
             self.unmake(handles);
-            self.give(aperture, start, size);
+            self.give(range);
             return Err(Error::NoMemory);
         }
         let birth = Birth {
-            aperture,
-            start,
+            range,
             cpu: start,
             size,
             registered: List::EMPTY,

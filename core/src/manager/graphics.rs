@@ -7,9 +7,10 @@
 use super::Manager;
 use super::buffer::Birth;
 use super::gpu_list::GpuList;
+use super::space::VaRange;
 use crate::aperture::Aperture;
 use crate::array::Array;
-use crate::driver::{DmabufInfo, Driver};
+use crate::driver::{DmabufFd, DmabufInfo, Driver};
 use crate::epoch::Domain;
 use crate::error::{Error, Result};
 use crate::flags::MemFlags;
@@ -43,9 +44,29 @@ pub struct Graphics {
 
 impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
     /// Takes a dmabuf over. `None`: registered to no nodes. With `address_wanted` it gets an address even then.
+    ///
+    /// The descriptor is lent; a number alone does not do:
+    /// ```compile_fail,E0308
+    /// # use hsakmt_core::{driver::Driver, epoch::Domain, error::Result, manager::{Graphics, Manager}, pool::Memory};
+    /// # fn f<V: Driver, D: Domain, M: Memory>(manager: &mut Manager<'_, V, D, M>) -> Result<Graphics> {
+    /// manager.register_graphics(7, None, false)
+    /// # }
+    /// ```
+    /// ```
+    /// # use hsakmt_core::{driver::{DmabufFd, Driver}, epoch::Domain, error::Result, pool::Memory};
+    /// # use hsakmt_core::manager::{Graphics, Manager};
+    /// # fn f<V: Driver, D: Domain, M: Memory>(manager: &mut Manager<'_, V, D, M>, fd: DmabufFd<'_>) -> Result<Graphics> {
+    /// manager.register_graphics(fd, None, false)
+    /// # }
+    /// ```
     #[doc(alias = "hsaKmtRegisterGraphicsHandleToNodes")]
     #[doc(alias = "hsaKmtRegisterGraphicsHandleToNodesExt")]
-    pub fn register_graphics(&mut self, fd: i32, nodes: Option<&[NodeId]>, address_wanted: bool) -> Result<Graphics> {
+    pub fn register_graphics(
+        &mut self,
+        fd: DmabufFd<'_>,
+        nodes: Option<&[NodeId]>,
+        address_wanted: bool,
+    ) -> Result<Graphics> {
         let gpus = nodes.map_or(Ok(GpuList::new()), |nodes| self.checked_nodes(nodes))?;
         let (info, metadata) = self.ask_dmabuf(fd)?;
         let nowhere = nodes.is_none() && !address_wanted;
@@ -57,14 +78,20 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
             }
         };
         let metadata_size = info.metadata_size.min(u32::try_from(metadata.len()).unwrap_or(u32::MAX));
-        let (address, size, node) = (birth.start, birth.size, birth.node);
+        let (address, size, node) = (birth.range.start(), birth.size, birth.node);
         let graphics = Graphics { address, size, metadata: metadata.as_ptr(), metadata_size, node };
         self.publish(birth, Entry { handles, gpu: info.gpu, metadata, ..Entry::default() })?;
         Ok(graphics)
     }
 
     /// Everything but the metadata: where it goes, its list, its buffer object.
-    fn place_dmabuf(&mut self, fd: i32, gpus: &[GpuId], nowhere: bool, info: &DmabufInfo) -> Result<(Birth, Handles)> {
+    fn place_dmabuf(
+        &mut self,
+        fd: DmabufFd<'_>,
+        gpus: &[GpuId],
+        nowhere: bool,
+        info: &DmabufInfo,
+    ) -> Result<(Birth, Handles)> {
         let known = self.machine.gpu(info.gpu).ok_or(Error::Failed)?;
         let node = known.node;
         let aperture = if nowhere {
@@ -79,10 +106,9 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         self.reserve_area(aperture)?;
         let registered = self.intern(gpus)?;
         let imported = self.import_dmabuf(fd, aperture, size, info);
-        let (start, handles) = imported.inspect_err(|_| self.writer.release(registered))?;
+        let (range, handles) = imported.inspect_err(|_| self.writer.release(registered))?;
         let birth = Birth {
-            aperture,
-            start,
+            range,
             cpu: 0,
             size,
             registered,
@@ -95,7 +121,7 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
     }
 
     /// What the dmabuf says of itself; asked again when it has more metadata than expected.
-    fn ask_dmabuf(&mut self, fd: i32) -> Result<(DmabufInfo, Array<u8>)> {
+    fn ask_dmabuf(&mut self, fd: DmabufFd<'_>) -> Result<(DmabufInfo, Array<u8>)> {
         let mut metadata = Array::filled(METADATA, 0, self.writer.memory())?;
         let asked = self.driver.dmabuf_info(fd, &mut metadata);
         if let Ok(info) = asked {
@@ -119,21 +145,22 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
 
     fn import_dmabuf(
         &mut self,
-        fd: i32,
+        fd: DmabufFd<'_>,
         aperture: Aperture,
         size: usize,
         info: &DmabufInfo,
-    ) -> Result<(usize, Handles)> {
-        let start = self.take(aperture, size, IMAGE_ALIGN, None).map_err(|_| Error::Failed)?;
+    ) -> Result<(VaRange, Handles)> {
+        let range = self.take(aperture, size, IMAGE_ALIGN, None).map_err(|_| Error::Failed)?;
+        let start = range.start();
         let va = match aperture {
             Aperture::MemHandle => 0,
             Aperture::Gpuvm(_) => start.saturating_sub(self.writer.layout().bounds(aperture).base),
             _ => start,
         };
         match self.driver.dmabuf_import(fd, info.gpu, va as u64) {
-            Ok(handle) => Ok((start, Handles::one(handle))),
+            Ok(handle) => Ok((range, Handles::one(handle))),
             Err(_) => {
-                self.give(aperture, start, size);
+                self.give(range);
                 Err(Error::Failed)
             }
         }

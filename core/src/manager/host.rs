@@ -5,8 +5,8 @@
 //! process memory that the kernel driver never hears of. What never happens: pages left mapped after a failure.
 
 use super::Manager;
-use super::buffer::{Birth, Wish};
-use crate::aperture::Aperture;
+use super::buffer::{Birth, CHUNK, User, Wish};
+use super::space::VaRange;
 use crate::driver::{Driver, HostMap};
 use crate::epoch::Domain;
 use crate::error::{Error, Result};
@@ -41,47 +41,45 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         let twice = flags.contains(MemFlags::AQL_QUEUE_MEMORY);
         let whole = if twice { size.checked_mul(2).ok_or(Error::Failed)? } else { size };
         self.reserve_area(aperture)?;
-        let start = self.take(aperture, whole, alignment, at).map_err(|_| Error::Failed)?;
+        let range = self.take(aperture, whole, alignment, at).map_err(|_| Error::Failed)?;
         let (kind, node, entry) = if flags.contains(MemFlags::ONLY_ADDRESS) {
             (PointerType::ReservedAddress, NodeId(0), Entry::default())
         } else {
-            match self.back_host(gpu, node, start, size, whole, flags) {
+            match self.back_host(gpu, node, &range, size, flags) {
                 Ok(entry) => (PointerType::Allocated, node, entry),
                 Err(error) => {
-                    self.give(aperture, start, whole);
+                    self.give(range);
                     return Err(error);
                 }
             }
         };
-        let cpu = if kind == PointerType::Allocated { start } else { 0 };
+        let cpu = if kind == PointerType::Allocated { range.start() } else { 0 };
         let (registered, mapped) = (List::EMPTY, List::EMPTY);
-        self.publish(Birth { aperture, start, cpu, size: whole, registered, mapped, flags, node, kind }, entry)
+        self.publish(Birth { range, cpu, size: whole, registered, mapped, flags, node, kind }, entry)
     }
 
-    /// Puts memory behind `start..start + whole`, of which the CPU sees the first `size` bytes. The caller gives the
-    /// addresses back on failure, and the pages with them.
-    fn back_host(
-        &mut self,
-        gpu: GpuId,
-        node: NodeId,
-        start: usize,
-        size: usize,
-        whole: usize,
-        flags: MemFlags,
-    ) -> Result<Entry> {
+    /// Puts memory behind `range`, of which the CPU sees the first `size` bytes. The caller gives the addresses back on
+    /// failure, and the pages with them.
+    fn back_host(&mut self, gpu: GpuId, node: NodeId, range: &VaRange, size: usize, flags: MemFlags) -> Result<Entry> {
+        let (page, start, whole) = (self.page(), range.start() as u64, range.size() as u64);
         let paged = !flags.contains(MemFlags::NON_PAGED) && self.machine.options.userptr_for_paged_mem;
         let place = if paged { IocFlags::USERPTR } else { IocFlags::GTT };
         let ioc = place | flags.to_ioc() | self.coherence(flags);
+        let mut user = User::No;
         if paged {
+            // The several buffer objects of a larger ring would be of pages that are not there.
+            if ioc.contains(IocFlags::AQL_QUEUE_MEM) && whole > CHUNK {
+                return Err(Error::Failed);
+            }
             let pages = HostMap::Anonymous { node, flags };
-            self.driver.host_map(start, size, pages).map_err(|_| Error::Failed)?;
+            range.show_first(&mut self.driver, page, size, pages).map_err(|_| Error::Failed)?;
+            user = User::Shown;
         }
-        let user = if paged { start as u64 } else { 0 };
-        let wish = Wish { gpu, va: start as u64, size: whole as u64, ioc, user };
+        let wish = Wish { gpu, va: start, size: whole, ioc, user };
         let (handles, offset) = self.make(&wish)?;
         if !paged && flags.contains(MemFlags::HOST_ACCESS) {
             let show = HostMap::Device { gpu, offset, access: true };
-            if self.driver.host_map(start, size, show).is_err() {
+            if range.show_first(&mut self.driver, page, size, show).is_err() {
                 self.unmake(handles);
                 return Err(Error::Failed);
             }
@@ -90,13 +88,12 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
     }
 
     fn host_of_apu(&mut self, size: usize, flags: MemFlags) -> Result<usize> {
-        let start = self.driver.host_alloc(size, self.page().bytes(), flags).map_err(|_| Error::Failed)?;
+        let range = self.take_host(size, self.page().bytes(), flags).map_err(|_| Error::Failed)?;
         let only_address = flags.contains(MemFlags::ONLY_ADDRESS);
         let kind = if only_address { PointerType::ReservedAddress } else { PointerType::Allocated };
         let birth = Birth {
-            aperture: Aperture::Cpuvm,
-            start,
-            cpu: if only_address { 0 } else { start },
+            cpu: if only_address { 0 } else { range.start() },
+            range,
             size,
             registered: List::EMPTY,
             mapped: List::EMPTY,

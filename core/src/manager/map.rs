@@ -8,7 +8,7 @@ use super::Manager;
 use super::gpu_list::{GpuList, Gpus};
 use super::mapping::{Change, Stuck};
 use crate::aperture::{Aperture, MAX_NODES};
-use crate::driver::{Driver, SvmAttribute};
+use crate::driver::{Driver, HostRange, SvmAttribute};
 use crate::epoch::Domain;
 use crate::error::{Error, Result};
 use crate::info::PointerType;
@@ -17,10 +17,35 @@ use crate::pool::Memory;
 use crate::record::Record;
 
 impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
-    /// Maps on all GPUs that the object is meant for. `Some` is what a C entry writes to the alternate address; it sets
+    /// Maps an object on all GPUs that it is meant for. `Some` is what a C entry writes to the alternate address; it sets
     /// that to 0 before the call if `address` is not null, and leaves it at `None`.
     #[doc(alias = "hsaKmtMapMemoryToGPU")]
     pub fn map(&mut self, address: usize, size: usize) -> Result<Option<u64>> {
+        self.map_meant(address, size, None)
+    }
+
+    /// As [`Manager::map`]. With the SVM API, memory that is no object's becomes accessible to all GPUs where it is: the
+    /// kernel keeps that, and this library makes no object of it.
+    ///
+    /// Host memory needs its promise:
+    /// ```compile_fail,E0308
+    /// # use hsakmt_core::{driver::Driver, epoch::Domain, error::Result, manager::Manager, pool::Memory};
+    /// # fn f<V: Driver, D: Domain, M: Memory>(manager: &mut Manager<'_, V, D, M>) -> Result<Option<u64>> {
+    /// manager.map_range(0x7000_0000)
+    /// # }
+    /// ```
+    /// ```
+    /// # use hsakmt_core::{driver::{Driver, HostRange}, epoch::Domain, error::Result, manager::Manager, pool::Memory};
+    /// # fn f<V: Driver, D: Domain, M: Memory>(manager: &mut Manager<'_, V, D, M>) -> Result<Option<u64>> {
+    /// manager.map_range(HostRange::EMPTY)
+    /// # }
+    /// ```
+    #[doc(alias = "hsaKmtMapMemoryToGPU")]
+    pub fn map_range(&mut self, range: HostRange<'_>) -> Result<Option<u64>> {
+        self.map_meant(range.address(), range.size(), Some(range))
+    }
+
+    fn map_meant(&mut self, address: usize, size: usize, host: Option<HostRange<'_>>) -> Result<Option<u64>> {
         if address == 0 {
             return Err(Error::Failed);
         }
@@ -28,7 +53,7 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
             return self.map_scratch(gpu, address, size).map(|()| None);
         }
         let Some((aperture, record)) = self.find(address, size) else {
-            return self.map_unknown(address, size);
+            return self.map_unknown(host);
         };
         if record.kind == PointerType::ReservedAddress || aperture == Aperture::MemHandle {
             return Err(Error::InvalidParameter);
@@ -47,23 +72,37 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         })
     }
 
-    /// Maps on exactly these nodes. As [`Manager::map`], but the alternate address is not set to 0 first - except on a
-    /// machine without a dGPU and with one node, where it *is* [`Manager::map`].
+    /// Maps an object on exactly these nodes. As [`Manager::map`], but the alternate address is not set to 0 first - except
+    /// on a machine without a dGPU and with one node, where it *is* [`Manager::map`].
     #[doc(alias = "hsaKmtMapMemoryToGPUNodes")]
     pub fn map_nodes(&mut self, address: usize, size: usize, nodes: &[NodeId]) -> Result<Option<u64>> {
+        self.map_listed(address, size, None, nodes)
+    }
+
+    /// As [`Manager::map_nodes`]. With the SVM API, memory that is no object's becomes accessible to these GPUs where it is.
+    #[doc(alias = "hsaKmtMapMemoryToGPUNodes")]
+    pub fn map_range_nodes(&mut self, range: HostRange<'_>, nodes: &[NodeId]) -> Result<Option<u64>> {
+        self.map_listed(range.address(), range.size(), Some(range), nodes)
+    }
+
+    fn map_listed(
+        &mut self,
+        address: usize,
+        size: usize,
+        host: Option<HostRange<'_>>,
+        nodes: &[NodeId],
+    ) -> Result<Option<u64>> {
         if address == 0 {
             return Err(Error::Failed);
         }
         if !self.machine.dgpu && nodes.len() == 1 {
-            return self.map(address, size);
+            return self.map_meant(address, size, host);
         }
         let wanted = self.checked_nodes(nodes)?;
         let wanted = wanted.as_slice();
         let Some((aperture, record)) = self.find(address, size) else {
-            if !self.machine.svm_api {
-                return Err(Error::Failed);
-            }
-            return self.map_svm(address, size, wanted).map(Some);
+            let host = host.filter(|_| self.machine.svm_api).ok_or(Error::Failed)?;
+            return self.map_svm(host, wanted).map(Some);
         };
         if record.kind == PointerType::ReservedAddress || matches!(aperture, Aperture::MemHandle | Aperture::Cpuvm) {
             return Err(Error::InvalidParameter);
@@ -134,25 +173,23 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         GpuList::collect(gpus.iter().copied())
     }
 
-    fn map_unknown(&mut self, address: usize, size: usize) -> Result<Option<u64>> {
-        if self.machine.svm_api {
+    fn map_unknown(&mut self, host: Option<HostRange<'_>>) -> Result<Option<u64>> {
+        if let Some(host) = host.filter(|_| self.machine.svm_api) {
             let all = GpuList::collect(self.machine.all.iter().copied())?;
-            return self.map_svm(address, size, all.as_slice()).map(Some);
+            return self.map_svm(host, all.as_slice()).map(Some);
         }
         if self.machine.dgpu { Err(Error::InvalidParameter) } else { Ok(None) }
     }
 
     /// Memory the library has no object for: the kernel's SVM gives these GPUs access where the pages are.
-    fn map_svm(&mut self, address: usize, size: usize, gpus: &[GpuId]) -> Result<u64> {
+    fn map_svm(&mut self, host: HostRange<'_>, gpus: &[GpuId]) -> Result<u64> {
         self.machine.first().ok_or(Error::Failed)?;
-        let page = self.page();
-        let span = page.span(address, size).ok_or(Error::Failed)?;
+        let pages = host.whole_pages(self.page()).ok_or(Error::Failed)?;
         let access = |gpu: &GpuId| SvmAttribute { kind: SvmAttribute::ACCESS_IN_PLACE, value: gpu.0 };
         // `gpus` is a GpuList's, which is no longer.
         let attributes: heapless::Vec<_, MAX_NODES> = gpus.iter().take(MAX_NODES).map(access).collect();
-        let start = page.floor(address);
-        self.driver.svm_set(start as u64, span as u64, &attributes).map_err(|_| Error::Failed)?;
-        Ok(address as u64)
+        self.driver.svm_set(pages, &attributes).map_err(|_| Error::Failed)?;
+        Ok(host.address() as u64)
     }
 
     /// Takes `off` off and puts `on` on, then shows the new MappedNodes: the old ones without both, then `on`.

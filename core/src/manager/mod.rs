@@ -6,6 +6,13 @@
 //! a later one fails), a reader that sees an unfinished object, an address given back while a reader can still find its
 //! old owner, a panic on any argument.
 //!
+//! # Pointers to objects
+//! A verb gives and takes addresses as numbers, and touches no byte behind them. Code that makes a pointer of an object's
+//! address is `unsafe` code of its own and has to know when the object's memory goes: with [`Manager::free`],
+//! [`Manager::deregister`] and [`Manager::tear_down`], and for scratch memory with [`Manager::unmap`]. These are safe to
+//! call, and nothing may use what they unmap. Code that lends memory of an object to other code must therefore not lend it
+//! the manager.
+//!
 //! | file | verbs |
 //! |---|---|
 //! | `setup`, `reserve` | set up after the topology is known, tear down at the last close |
@@ -19,6 +26,7 @@
 //! | `space`, `buffer` | what the verbs are built of: addresses, buffer objects |
 
 mod allocate;
+#[allow(unsafe_code)]
 mod buffer;
 mod gpu_list;
 mod graphics;
@@ -28,12 +36,14 @@ mod map;
 mod mapping;
 mod refused;
 mod register;
+#[allow(unsafe_code)]
 mod release;
 mod renew;
 mod reserve;
 mod scratch;
 mod setup;
 mod share;
+#[allow(unsafe_code)]
 mod space;
 mod svm;
 #[cfg(all(test, feature = "alloc"))]
@@ -93,13 +103,43 @@ pub enum Range {
 impl<'r, V: Driver, D: Domain, M: Memory> Manager<'r, V, D, M> {
     /// A manager over a freshly opened device: nothing is set up yet. The page size is the writer's layout's.
     /// Whether readers see anything stays as it was: [`Manager::show`], [`Manager::hide`].
-    pub fn new(driver: V, writer: Writer<'r, D, M>, opened: Opened) -> Self {
+    ///
+    /// # Errors
+    /// [`Error::AlreadyRegistered`] for a writer that holds objects: the manager gives the addresses of its objects back, and
+    /// these are not its own ([`Writer::clear_objects`](crate::registry::Writer::clear_objects) takes them away). Driver and
+    /// writer are then dropped.
+    pub fn new(driver: V, writer: Writer<'r, D, M>, opened: Opened) -> Result<Self> {
+        if writer.snapshot().iter().next().is_some() {
+            return Err(Error::AlreadyRegistered);
+        }
         let machine = Machine::blank(writer.layout().page, &opened);
-        Manager { driver, writer, ledger: Ledger::new(), machine, opened }
+        Ok(Manager { driver, writer, ledger: Ledger::new(), machine, opened })
     }
 
-    /// The device, for calls that are none of the memory manager's business.
-    pub fn driver(&mut self) -> &mut V {
+    /// The device, for questions that are none of the memory manager's business. It cannot be exchanged for another one:
+    /// ```compile_fail,E0596
+    /// # use hsakmt_core::{driver::Driver, epoch::Domain, manager::Manager, pool::Memory};
+    /// # fn f<V: Driver, D: Domain, M: Memory>(one: &mut Manager<'_, V, D, M>, other: &mut Manager<'_, V, D, M>) {
+    /// core::mem::swap(&mut *one.driver(), &mut *other.driver());
+    /// # }
+    /// ```
+    /// ```
+    /// # use hsakmt_core::{driver::Driver, epoch::Domain, manager::Manager, pool::Memory};
+    /// # fn f<V: Driver, D: Domain, M: Memory>(one: &mut Manager<'_, V, D, M>, other: &mut Manager<'_, V, D, M>) {
+    /// assert!(!core::ptr::eq(one.driver(), other.driver()));
+    /// # }
+    /// ```
+    pub fn driver(&self) -> &V {
+        &self.driver
+    }
+
+    /// The device, to be changed.
+    ///
+    /// # Safety
+    /// What the reference leads to stays the driver that it is: it is not replaced, swapped or taken out. No address that
+    /// the manager has from it is given back, shown or reserved anew through it.
+    #[expect(unsafe_code, reason = "the proof that addresses are the manager's rests on its driver")]
+    pub unsafe fn driver_mut(&mut self) -> &mut V {
         &mut self.driver
     }
 

@@ -5,10 +5,10 @@
 //! for one (address, size), an object of size 0, a count that rises on an error.
 
 use super::Manager;
-use super::buffer::{Birth, Wish};
+use super::buffer::{Birth, User, Wish};
 use super::gpu_list::GpuList;
 use crate::aperture::Aperture;
-use crate::driver::{Driver, SvmAttribute};
+use crate::driver::{Driver, HostRange, SvmAttribute};
 use crate::epoch::Domain;
 use crate::error::{Error, Result};
 use crate::flags::{IocFlags, MemFlags};
@@ -30,27 +30,41 @@ struct How<'a> {
 
 impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
     /// Registers host memory for all GPUs.
+    ///
+    /// An address alone does not do:
+    /// ```compile_fail,E0308
+    /// # use hsakmt_core::{driver::Driver, epoch::Domain, error::Result, manager::Manager, pool::Memory};
+    /// # fn f<V: Driver, D: Domain, M: Memory>(manager: &mut Manager<'_, V, D, M>) -> Result<()> {
+    /// manager.register(0x7000_0000)
+    /// # }
+    /// ```
+    /// ```
+    /// # use hsakmt_core::{driver::{Driver, HostRange}, epoch::Domain, error::Result, manager::Manager, pool::Memory};
+    /// # fn f<V: Driver, D: Domain, M: Memory>(manager: &mut Manager<'_, V, D, M>) -> Result<()> {
+    /// manager.register(HostRange::EMPTY)
+    /// # }
+    /// ```
     #[doc(alias = "hsaKmtRegisterMemory")]
-    pub fn register(&mut self, address: usize, size: usize) -> Result<()> {
+    pub fn register(&mut self, range: HostRange<'_>) -> Result<()> {
         if !self.machine.dgpu {
             return Ok(());
         }
-        self.register_range(address, size, How { gpus: &GpuList::new(), coarse: true, extended: false })
+        self.register_range(range, How { gpus: &GpuList::new(), coarse: true, extended: false })
     }
 
     /// Registers host memory for these nodes. CPU nodes are taken, and refused when it is mapped.
     #[doc(alias = "hsaKmtRegisterMemoryToNodes")]
-    pub fn register_to_nodes(&mut self, address: usize, size: usize, nodes: &[NodeId]) -> Result<()> {
+    pub fn register_to_nodes(&mut self, range: HostRange<'_>, nodes: &[NodeId]) -> Result<()> {
         if !self.machine.dgpu {
             return Err(Error::NotSupported);
         }
         let gpus = self.checked_nodes(nodes)?;
-        self.register_range(address, size, How { gpus: &gpus, coarse: true, extended: false })
+        self.register_range(range, How { gpus: &gpus, coarse: true, extended: false })
     }
 
     /// Registers host memory with the coherence that `flags` ask for.
     #[doc(alias = "hsaKmtRegisterMemoryWithFlags")]
-    pub fn register_with_flags(&mut self, address: usize, size: usize, flags: MemFlags) -> Result<()> {
+    pub fn register_with_flags(&mut self, range: HostRange<'_>, flags: MemFlags) -> Result<()> {
         let coarse = flags.contains(MemFlags::COARSE_GRAIN);
         let extended = flags.contains(MemFlags::EXTENDED_COHERENT);
         if coarse && extended {
@@ -60,15 +74,15 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         if !paged_host || !self.machine.dgpu {
             return Err(Error::NotSupported);
         }
-        self.register_range(address, size, How { gpus: &GpuList::new(), coarse, extended })
+        self.register_range(range, How { gpus: &GpuList::new(), coarse, extended })
     }
 
-    fn register_range(&mut self, address: usize, size: usize, how: How<'_>) -> Result<()> {
-        match self.find(address, size) {
+    fn register_range(&mut self, range: HostRange<'_>, how: How<'_>) -> Result<()> {
+        match self.find(range.address(), range.size()) {
             Some((aperture, record)) if record.is_userptr() => self.register_again(aperture, record, how.gpus),
             Some(_) => Err(Error::InvalidHandle),
-            None if self.machine.svm_api && self.register_svm(address, size, how).is_ok() => Ok(()),
-            None => self.register_userptr(address, size, how),
+            None if self.machine.svm_api && self.register_svm(range, how).is_ok() => Ok(()),
+            None => self.register_userptr(range, how),
         }
     }
 
@@ -92,47 +106,50 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         Ok(())
     }
 
-    fn register_svm(&mut self, address: usize, size: usize, how: How<'_>) -> Result<()> {
+    fn register_svm(&mut self, range: HostRange<'_>, how: How<'_>) -> Result<()> {
         self.machine.first().ok_or(Error::Failed)?;
-        let page = self.page();
-        let span = page.span(address, size).ok_or(Error::Failed)?;
+        let pages = range.whole_pages(self.page()).ok_or(Error::Failed)?;
         let flag = |on: bool, value| SvmAttribute {
             kind: if on { SvmAttribute::SET_FLAGS } else { SvmAttribute::CLR_FLAGS },
             value,
         };
         let attributes =
             [flag(!how.coarse, SvmAttribute::FLAG_COHERENT), flag(how.extended, SvmAttribute::FLAG_EXT_COHERENT)];
-        self.driver.svm_set(page.floor(address) as u64, span as u64, &attributes).map_err(|_| Error::Failed)
+        self.driver.svm_set(pages, &attributes).map_err(|_| Error::Failed)
     }
 
-    fn register_userptr(&mut self, address: usize, size: usize, how: How<'_>) -> Result<()> {
+    fn register_userptr(&mut self, range: HostRange<'_>, how: How<'_>) -> Result<()> {
+        let (address, size) = (range.address(), range.size());
         let (gpu, node) = self.machine.first().map(|gpu| (gpu.id, gpu.node)).ok_or(Error::Failed)?;
         let aperture = self.svm_aperture(false)?;
         let page = self.page();
         let wraps = address.checked_add(size).and_then(|end| end.checked_add(page.bytes())).is_none();
-        let span = page.span(address, size).filter(|_| size != 0 && !wraps).ok_or(Error::Failed)?;
+        let user = range.whole_pages(page).filter(|_| size != 0 && !wraps).ok_or(Error::Failed)?;
         self.reserve_birth()?;
         self.reserve_area(aperture)?;
         let registered = self.intern(how.gpus.as_slice())?;
         if self.machine.options.check_userptr {
-            self.driver.touch(address, size);
+            self.driver.touch(range);
         }
-        let Ok(start) = self.take(aperture, span, 0, None) else {
+        let Ok(range) = self.take(aperture, user.size(), 0, None) else {
             self.writer.release(registered);
             return Err(Error::Failed);
         };
         let mut ioc = IocFlags::USERPTR | IocFlags::WRITABLE | IocFlags::EXECUTABLE;
         ioc.set(IocFlags::COHERENT, !how.coarse);
         ioc.set(IocFlags::EXT_COHERENT, how.extended);
-        let user = page.floor(address) as u64;
-        let made = self.make(&Wish { gpu, va: start as u64, size: span as u64, ioc, user });
-        let (handles, _) = made.inspect_err(|_| {
-            self.give(aperture, start, span);
-            self.writer.release(registered);
-        })?;
+        let (va, span) = (range.start() as u64, user.size() as u64);
+        let wish = Wish { gpu, va, size: span, ioc, user: User::Registered(user) };
+        let (handles, _) = match self.make(&wish) {
+            Ok(made) => made,
+            Err(error) => {
+                self.give(range);
+                self.writer.release(registered);
+                return Err(error);
+            }
+        };
         let birth = Birth {
-            aperture,
-            start,
+            range,
             cpu: address,
             size,
             registered,

@@ -5,6 +5,7 @@
 //! A reader without a lock therefore sees it whole, or not at all, and never the next owner of its addresses as it.
 
 use super::Manager;
+use super::space::VaRange;
 use crate::aperture::Aperture;
 use crate::driver::Driver;
 use crate::epoch::Domain;
@@ -87,7 +88,9 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         }
         self.writer.release(record.registered);
         self.writer.release(record.mapped);
-        self.give(aperture, record.start, record.extent(self.page()));
+        // SAFETY: it was the manager's, it has been removed above for good, and this is where its range is made again.
+        let range = unsafe { VaRange::of(aperture, &record, self.page()) };
+        self.give(range);
         Ok(())
     }
 }

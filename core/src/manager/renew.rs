@@ -8,6 +8,7 @@
 use super::Manager;
 use super::machine::{Machine, NodeFacts, Options, SvmSpace};
 use super::refused::SetUpError;
+use super::space::VaRange;
 use crate::address::Bounds;
 use crate::aperture::{Aperture, Layout};
 use crate::driver::Driver;
@@ -89,8 +90,8 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         for gpu in self.machine.gpus.iter() {
             if let Some(scratch) = &gpu.scratch {
                 alive = true;
-                in_place(scratch.start)?;
-                self.check_node(scratch.start, gpu.node, layout)?;
+                in_place(scratch.start())?;
+                self.check_node(scratch.start(), gpu.node, layout)?;
             }
         }
         Ok(alive)
@@ -121,19 +122,25 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
     }
 
     /// Ends the MMIO pages that callers have not freed.
+    #[expect(unsafe_code, reason = "the end of objects")]
     fn drop_mmio_pages(&mut self) -> Result<()> {
         let Ok(aperture) = self.svm_aperture(true) else { return Ok(()) };
         for index in 0..self.machine.gpus.len() {
-            let Some(start) = self.machine.gpus.get_mut(index).and_then(|gpu| gpu.mmio.take()) else { continue };
+            let Some(start) = self.machine.gpus.get(index).and_then(|gpu| gpu.mmio) else { continue };
             let record = self.writer.find_start(aperture, start).filter(|record| self.is_mmio_page(record));
             if let Some(record) = record {
                 self.writer.remove(aperture, record.start)?;
                 // What the device does not give up stays mapped on other GPUs: its address is used for nothing else.
                 if self.end_removed(&record) {
-                    self.give(aperture, record.start, record.extent(self.page()));
+                    // SAFETY: it was the manager's and has just been removed.
+                    let range = unsafe { VaRange::of(aperture, &record, self.page()) };
+                    self.give(range);
                 }
                 self.writer.release(record.registered);
                 self.writer.release(record.mapped);
+            }
+            if let Some(gpu) = self.machine.gpus.get_mut(index) {
+                gpu.mmio = None;
             }
         }
         Ok(())
@@ -141,11 +148,16 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
 
     /// Ends a machine that is not, or no longer, this manager's: its reserved range too, unless that is this manager's.
     #[inline(never)]
+    #[expect(unsafe_code, reason = "the end of a reserved range")]
     fn end_machine(&mut self, machine: Machine) {
-        if let Some(whole) = machine.reserved().filter(|whole| self.machine.reserved() != Some(*whole)) {
-            self.driver.release(whole.base, whole.limit - whole.base + 1);
-        }
+        let whole = machine.reserved().filter(|whole| self.machine.reserved() != Some(*whole));
         machine.free(self.writer.memory());
+        if let Some(whole) = whole {
+            // SAFETY: `machine` was the only one that knew this range, and has just ended. It was planned and never came to
+            // stand, so nothing was cut from it; or it was this manager's, and then the ranges of the one that took its
+            // place are others, or nothing was alive (`check_objects`): what was cut from it has been given back.
+            unsafe { self.release_whole(whole) };
+        }
     }
 }
 

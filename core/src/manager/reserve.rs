@@ -7,7 +7,7 @@
 
 use super::Manager;
 use crate::address::Bounds;
-use crate::driver::{Driver, Errno, VaRequest};
+use crate::driver::{Driver, Errno};
 use crate::epoch::Domain;
 use crate::pool::Memory;
 use crate::va::HUGE_PAGE;
@@ -45,9 +45,8 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
             let start = usize::try_from(address).ok()?;
             let room = page.floor(usize::try_from(room).ok()?);
             let wanted = Bounds::new(start, start + (room - 1));
-            let request = VaRequest { size: room, align: page.bytes(), guard: 0, fixed: Some(start), bounds: wanted };
-            match self.driver.reserve(request) {
-                Ok(_) => return Some(wanted),
+            match self.reserve_whole(wanted) {
+                Ok(()) => return Some(wanted),
                 // Too much at any address.
                 Err(Errno::NOMEM) => return None,
                 Err(_) => {}

@@ -6,9 +6,10 @@
 //! while a piece is left.
 
 use super::Manager;
-use super::buffer::Wish;
+use super::buffer::{User, Wish};
+use super::space::VaRange;
 use crate::array::Array;
-use crate::driver::{Bo, Driver, Handle, HostMap, Partial};
+use crate::driver::{Bo, Driver, Errno, Handle, HostMap, Partial};
 use crate::epoch::Domain;
 use crate::error::{Error, Result};
 use crate::flags::{IocFlags, MemFlags};
@@ -21,8 +22,7 @@ const ALIGN: usize = 0x1_0000;
 /// One GPU's range.
 #[derive(Debug)]
 pub(super) struct Scratch {
-    pub(super) start: usize,
-    pub(super) size: usize,
+    range: VaRange,
     pub(super) pieces: Array<Piece>,
 }
 
@@ -35,8 +35,13 @@ pub(super) struct Piece {
 }
 
 impl Scratch {
-    fn holds(&self, address: usize) -> bool {
-        self.start <= address && address - self.start < self.size
+    pub(super) fn start(&self) -> usize {
+        self.range.start()
+    }
+
+    #[cfg(all(test, feature = "alloc"))]
+    pub(super) fn size(&self) -> usize {
+        self.range.size()
     }
 
     /// The piece that starts here; the smallest of several.
@@ -55,7 +60,7 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
     /// The GPU whose scratch range holds the address.
     pub(super) fn scratch_of(&self, address: usize) -> Option<GpuId> {
         let mut gpus = self.machine.gpus.iter();
-        gpus.find(|gpu| gpu.scratch.as_ref().is_some_and(|scratch| scratch.holds(address))).map(|gpu| gpu.id)
+        gpus.find(|gpu| gpu.scratch.as_ref().is_some_and(|scratch| scratch.range.holds(address))).map(|gpu| gpu.id)
     }
 
     pub(super) fn scratch(&self, gpu: GpuId) -> Option<&Scratch> {
@@ -73,29 +78,23 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
             return Err(Error::NoMemory);
         }
         let size = size.checked_next_multiple_of(ALIGN).ok_or(Error::NoMemory)?;
-        let start = if self.machine.dgpu {
+        let range = if self.machine.dgpu {
             let aperture = self.svm_aperture(false).map_err(|_| Error::NoMemory)?;
             self.take(aperture, size, ALIGN, at)?
         } else if at.is_none() {
-            self.driver.host_alloc(size, ALIGN, MemFlags::empty()).map_err(|_| Error::NoMemory)?
+            self.take_host(size, ALIGN, MemFlags::empty()).map_err(|_| Error::NoMemory)?
         } else {
             return Err(Error::NoMemory);
         };
+        let start = range.start();
         if self.driver.set_scratch_backing(gpu, start as u64).is_err() {
-            self.give_scratch(start, size);
+            self.give(range);
             return Err(Error::NoMemory);
         }
         if let Some(known) = self.machine.gpu_mut(gpu) {
-            known.scratch = Some(Scratch { start, size, pieces: Array::new() });
+            known.scratch = Some(Scratch { range, pieces: Array::new() });
         }
         Ok(start)
-    }
-
-    fn give_scratch(&mut self, start: usize, size: usize) {
-        match self.svm_aperture(false) {
-            Ok(aperture) if self.machine.dgpu => self.give(aperture, start, size),
-            _ => self.driver.release(start, size),
-        }
     }
 
     /// Map inside a scratch range: a buffer object there, on that GPU alone.
@@ -105,7 +104,7 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         }
         let scratch = self.machine.gpu_mut(gpu).and_then(|known| known.scratch.as_mut());
         let scratch = scratch.ok_or(Error::InvalidParameter)?;
-        let room = scratch.size - (address - scratch.start);
+        let room = scratch.range.size() - (address - scratch.range.start());
         if size > room {
             return Err(Error::InvalidParameter);
         }
@@ -121,14 +120,15 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         Ok(())
     }
 
-    /// The three driver steps of a piece, undone if one fails.
+    /// The three driver steps of a piece, undone if one fails. A piece that does not begin on a page, or whose last page is
+    /// not the range's, cannot be shown.
     fn make_piece(&mut self, gpu: GpuId, start: usize, size: usize) -> Result<Handle> {
         let shown = self.page().round_up(size).ok_or(Error::InvalidParameter)?;
         let ioc = IocFlags::VRAM | IocFlags::WRITABLE;
-        let wish = Wish { gpu, va: start as u64, size: size as u64, ioc, user: 0 };
+        let wish = Wish { gpu, va: start as u64, size: size as u64, ioc, user: User::No };
         let made = self.driver.alloc(wish.whole()).map_err(|_| Error::InvalidHandle)?;
         let Bo { handle, mmap_offset: offset } = made;
-        if self.driver.host_map(start, shown, HostMap::Device { gpu, offset, access: false }).is_err() {
+        if self.show_piece(gpu, start, shown, HostMap::Device { gpu, offset, access: false }).is_err() {
             let _ = self.driver.free(handle);
             return Err(Error::Failed);
         }
@@ -137,10 +137,16 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
                 let _ = self.driver.unmap(handle, &[gpu]);
             }
             let _ = self.driver.free(handle);
-            let _ = self.driver.host_map(start, shown, HostMap::Reserved);
+            let _ = self.show_piece(gpu, start, shown, HostMap::Reserved);
             return Err(Error::Failed);
         }
         Ok(handle)
+    }
+
+    fn show_piece(&mut self, gpu: GpuId, start: usize, size: usize, what: HostMap) -> Result<(), Errno> {
+        let page = self.page();
+        let scratch = self.machine.gpu(gpu).and_then(|known| known.scratch.as_ref()).ok_or(Errno::INVAL)?;
+        scratch.range.show(&mut self.driver, page, start, size, what)
     }
 
     /// Unmap of a piece: its buffer object ends, the addresses stay.
@@ -173,7 +179,7 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
             return Err(Error::Failed);
         }
         if let Some(shown) = self.page().round_up(piece.size) {
-            let _ = self.driver.host_map(piece.start, shown, HostMap::Reserved);
+            let _ = self.show_piece(gpu, piece.start, shown, HostMap::Reserved);
         }
         Ok(())
     }
@@ -190,7 +196,7 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         }
         if let Some(scratch) = self.machine.gpu_mut(gpu).and_then(|known| known.scratch.take()) {
             scratch.pieces.free(self.writer.memory());
-            self.give_scratch(scratch.start, scratch.size);
+            self.give(scratch.range);
         }
         Ok(())
     }
@@ -218,6 +224,6 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
             let _ = self.driver.free(piece.handle);
         }
         scratch.pieces.free(self.writer.memory());
-        self.give_scratch(scratch.start, scratch.size);
+        self.give(scratch.range);
     }
 }

@@ -6,10 +6,11 @@
 //! range lies is `reserve`'s part, another topology later `renew`'s.
 
 use super::Manager;
-use super::buffer::{Birth, Wish};
+use super::buffer::{Birth, User, Wish};
 use super::gpu_list::GpuList;
 use super::machine::{CANONICAL_END, Machine, NodeFacts, Options, SvmSpace};
 use super::refused::SetUpError;
+use super::space::VaRange;
 use crate::address::Bounds;
 use crate::aperture::{Aperture, Layout, MAX_GPUVM, MAX_NODES};
 use crate::array::Array;
@@ -167,7 +168,7 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
             // One page for trial: a process whose address space does not suit falls back to a reservation.
             let page = self.page().bytes();
             if let Ok(trial) = self.take(Aperture::Svm, page, 0, None) {
-                self.give(Aperture::Svm, trial, page);
+                self.give(trial);
                 return Ok(());
             }
             self.machine.svm = SvmSpace::None;
@@ -239,13 +240,12 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         }
     }
 
-    /// One page per GPU through which it can be told to flush; a GPU that refuses it has none.
+    /// One page per GPU through which it can be told to flush, where it has none yet; a GPU that refuses it has none.
     #[inline(never)]
     pub(super) fn make_mmio_pages(&mut self) {
         for index in 0..self.machine.gpus.len() {
-            let Some(gpu) = self.machine.gpus.get(index).filter(|gpu| gpu.svm_needed).map(|gpu| gpu.id) else {
-                continue;
-            };
+            let without = self.machine.gpus.get(index).filter(|gpu| gpu.svm_needed && gpu.mmio.is_none());
+            let Some(gpu) = without.map(|gpu| gpu.id) else { continue };
             let mmio = self.make_mmio_page(gpu).ok();
             if let Some(gpu) = self.machine.gpus.get_mut(index) {
                 gpu.mmio = mmio;
@@ -261,11 +261,10 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         let reach = GpuList::collect(self.machine.reach(node).iter().copied())?;
         let mapped = self.intern(reach.as_slice())?;
         let made = self.back_mmio_page(gpu, aperture, size, reach.as_slice());
-        let (start, entry) = made.inspect_err(|_| self.writer.release(mapped))?;
+        let (range, entry) = made.inspect_err(|_| self.writer.release(mapped))?;
         let birth = Birth {
-            aperture,
-            start,
-            cpu: start,
+            cpu: range.start(),
+            range,
             size,
             registered: List::EMPTY,
             mapped,
@@ -276,24 +275,31 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         self.publish(birth, entry)
     }
 
-    fn back_mmio_page(&mut self, gpu: GpuId, aperture: Aperture, size: usize, on: &[GpuId]) -> Result<(usize, Entry)> {
-        let start = self.take(aperture, size, 0, None)?;
+    fn back_mmio_page(
+        &mut self,
+        gpu: GpuId,
+        aperture: Aperture,
+        size: usize,
+        on: &[GpuId],
+    ) -> Result<(VaRange, Entry)> {
+        let range = self.take(aperture, size, 0, None)?;
+        let (page, va) = (self.page(), range.start() as u64);
         let ioc = IocFlags::MMIO_REMAP | IocFlags::WRITABLE | IocFlags::COHERENT;
-        let Ok((handles, offset)) = self.make(&Wish { gpu, va: start as u64, size: size as u64, ioc, user: 0 }) else {
-            self.give(aperture, start, size);
+        let Ok((handles, offset)) = self.make(&Wish { gpu, va, size: size as u64, ioc, user: User::No }) else {
+            self.give(range);
             return Err(Error::Failed);
         };
-        let shown = self.driver.host_map(start, size, HostMap::Mmio { offset }).is_ok();
+        let shown = range.show_first(&mut self.driver, page, size, HostMap::Mmio { offset }).is_ok();
         let handle = handles.first().filter(|_| shown);
         let mapped = handle.map(|handle| (handle, self.driver.map(handle, on)));
         match mapped {
-            Some((_, Ok(()))) => Ok((start, Entry { handles, mappings: 1, ioc, gpu, ..Entry::default() })),
+            Some((_, Ok(()))) => Ok((range, Entry { handles, mappings: 1, ioc, gpu, ..Entry::default() })),
             partly => {
                 if let Some((handle, Err(partial))) = partly {
                     let _ = self.driver.unmap(handle, on.get(..partial.done).unwrap_or(on));
                 }
                 self.unmake(handles);
-                self.give(aperture, start, size);
+                self.give(range);
                 Err(Error::Failed)
             }
         }
@@ -301,6 +307,9 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
 
     /// The last close: readers are told first, then every object goes, then the address space. Nothing stops it; what a
     /// driver refuses here ends with the kernel's process.
+    ///
+    /// An object whose removal finds no memory (a reader holds what was replaced, and there is no more) stays whole, with
+    /// its addresses, and with it the set-up: [`Manager::is_set_up`] says so. A second tear-down ends it.
     #[doc(alias = "hsaKmtCloseKFD")]
     pub fn tear_down(&mut self) {
         self.writer.close();
@@ -311,11 +320,15 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         }
         let gpuvm = (0..self.writer.layout().gpuvm_count).map(Aperture::Gpuvm);
         let fixed = [Aperture::Svm, Aperture::SvmAlt, Aperture::MemHandle, Aperture::Cpuvm];
+        let mut left = false;
         for aperture in fixed.into_iter().chain(gpuvm) {
-            self.drop_objects(aperture);
+            left |= !self.drop_objects(aperture);
+        }
+        if left {
+            return;
         }
         self.drop_svm();
-        // What is left, if anything: an object whose removal found no memory. Readers are gone, so it harms nobody.
+        // No object is left. A layout that finds no memory to go stays until the next set-up, which replaces it.
         let _ = self.writer.clear();
         self.forget();
     }
@@ -334,18 +347,24 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         core::mem::replace(&mut self.machine, machine).free(self.writer.memory());
     }
 
-    fn drop_objects(&mut self, aperture: Aperture) {
-        let mut from = 0;
+    /// Whether all objects have gone.
+    #[expect(unsafe_code, reason = "the end of objects")]
+    fn drop_objects(&mut self, aperture: Aperture) -> bool {
+        let (mut from, mut all) = (0, true);
         while let Some(record) = self.writer.next(aperture, from) {
             from = record.start.saturating_add(1);
             let gone = self.writer.reserve_to_end(1).and_then(|()| self.writer.remove(aperture, record.start)).is_ok();
-            self.end_removed(&record);
-            self.give(aperture, record.start, record.extent(self.page()));
+            all &= gone;
             if gone {
+                self.end_removed(&record);
+                // SAFETY: it was the manager's and has just been removed.
+                let range = unsafe { VaRange::of(aperture, &record, self.page()) };
+                self.give(range);
                 self.writer.release(record.registered);
                 self.writer.release(record.mapped);
             }
         }
+        all
     }
 
     /// Ends an object's buffer objects and its entry in the ledger, whatever the driver refuses; whether it refused nothing.
@@ -369,11 +388,16 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         true
     }
 
-    /// Gives a reserved SVM range back.
+    /// Gives a reserved SVM range back, of which nothing is left in use.
+    #[expect(unsafe_code, reason = "the end of the reserved range")]
     fn drop_svm(&mut self) {
-        if let SvmSpace::Reserved { whole, .. } = self.machine.svm {
-            self.driver.release(whole.base, whole.limit - whole.base + 1);
+        let svm = core::mem::replace(&mut self.machine.svm, SvmSpace::None);
+        let whole = if let SvmSpace::Reserved { whole, .. } = &svm { Some(*whole) } else { None };
+        svm.free(self.writer.memory());
+        if let Some(whole) = whole {
+            // SAFETY: `reserve_range` has reserved it, and only the space that has just ended knew it. A set-up that fails
+            // has cut nothing from it; a tear-down is here when scratch and objects have given theirs back.
+            unsafe { self.release_whole(whole) };
         }
-        core::mem::replace(&mut self.machine.svm, SvmSpace::None).free(self.writer.memory());
     }
 }

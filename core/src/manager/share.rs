@@ -7,6 +7,7 @@
 use super::Manager;
 use super::buffer::Birth;
 use super::gpu_list::GpuList;
+use super::space::VaRange;
 use crate::aperture::Aperture;
 use crate::driver::{Driver, Handle, HostMap, IpcImport};
 use crate::epoch::Domain;
@@ -116,10 +117,9 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         self.reserve_birth()?;
         let registered = self.intern(gpus.as_slice())?;
         let imported = self.import_into(aperture, size, gpu, handle.share);
-        let (start, kernel, flags, node) = imported.inspect_err(|_| self.writer.release(registered))?;
+        let (range, kernel, flags, node) = imported.inspect_err(|_| self.writer.release(registered))?;
         let birth = Birth {
-            aperture,
-            start,
+            range,
             cpu: 0,
             size,
             registered,
@@ -139,24 +139,25 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         size: usize,
         gpu: GpuId,
         share: [u32; 4],
-    ) -> Result<(usize, Handle, MemFlags, NodeId)> {
-        let start = self.take(aperture, size, 0, None)?;
+    ) -> Result<(VaRange, Handle, MemFlags, NodeId)> {
+        let range = self.take(aperture, size, 0, None)?;
+        let va = range.start() as u64;
         // A GPU that is not here is not worth a question.
         let node = self.machine.gpu(gpu).map(|gpu| gpu.node);
-        let import = node.and_then(|node| Some((node, self.driver.ipc_import(share, gpu, start as u64).ok()?)));
+        let import = node.and_then(|node| Some((node, self.driver.ipc_import(share, gpu, va).ok()?)));
         let Some((node, IpcImport { handle, mmap_offset: offset, flags })) = import else {
-            self.give(aperture, start, size);
+            self.give(range);
             return Err(Error::Failed);
         };
         let show = HostMap::Device { gpu, offset, access: true };
         // What the CPU could see must be shown to it, and a name or an old APU's aperture is no place for that.
-        let shown = |device: &mut V| Self::cpu_accessible(aperture) && device.host_map(start, size, show).is_ok();
-        if offset != 0 && !shown(&mut self.driver) {
+        let page = self.page();
+        if offset != 0 && range.show_first(&mut self.driver, page, size, show).is_err() {
             let _ = self.driver.free(handle);
-            self.give(aperture, start, size);
+            self.give(range);
             return Err(Error::Failed);
         }
-        Ok((start, handle, flags, node))
+        Ok((range, handle, flags, node))
     }
 
     /// A new dmabuf of the buffer that holds `address..address + size`, and where in it that is.

@@ -5,7 +5,7 @@
 
 use super::Manager;
 use crate::array::Array;
-use crate::driver::{Driver, SvmAttribute};
+use crate::driver::{Driver, HostRange, SvmAttribute};
 use crate::epoch::Domain;
 use crate::error::{Error, Result};
 use crate::node::{GpuId, NodeId};
@@ -39,17 +39,17 @@ fn is_location(kind: u32) -> bool {
 }
 
 impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
-    /// Sets attributes of `start..start + size`.
+    /// Sets attributes of host memory.
     #[doc(alias = "hsaKmtSVMSetAttr")]
-    pub fn svm_set_attributes(&mut self, start: usize, size: usize, attributes: &[SvmAttribute]) -> Result<()> {
-        self.check_svm_range(start, size, attributes.len())?;
+    pub fn svm_set_attributes(&mut self, range: HostRange<'_>, attributes: &[SvmAttribute]) -> Result<()> {
+        self.check_svm_range(range.address(), range.size(), attributes.len())?;
         let mut named = Array::copied(attributes, self.writer.memory())?;
-        let done = self.set_named(start, size, &mut named);
+        let done = self.set_named(range, &mut named);
         named.free(self.writer.memory());
         done
     }
 
-    fn set_named(&mut self, start: usize, size: usize, named: &mut [SvmAttribute]) -> Result<()> {
+    fn set_named(&mut self, range: HostRange<'_>, named: &mut [SvmAttribute]) -> Result<()> {
         for attribute in &mut *named {
             if attribute.kind == PREFERRED_LOC && attribute.value == NO_NODE {
                 attribute.value = LOCATION_UNDEFINED;
@@ -57,7 +57,7 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
                 attribute.value = self.svm_gpu(attribute)?;
             }
         }
-        self.driver.svm_set(start as u64, size as u64, named).map_err(|_| Error::Failed)
+        self.driver.svm_set(range, named).map_err(|_| Error::Failed)
     }
 
     /// Reads attributes of `start..start + size`. `attributes` change only on success.

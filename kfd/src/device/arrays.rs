@@ -7,7 +7,7 @@ use std::ffi::c_void;
 
 use hsakmt_core::address::Bounds;
 use hsakmt_core::aperture::MAX_NODES;
-use hsakmt_core::driver::{Errno, Partial, ProcessApertures, SvmAttribute as Attribute};
+use hsakmt_core::driver::{Errno, HostRange, Partial, ProcessApertures, SvmAttribute as Attribute};
 use hsakmt_core::node::GpuId;
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode};
 use zerocopy::{FromBytes, IntoBytes};
@@ -136,7 +136,8 @@ impl Device {
 
     /// Sets attributes of a range of shared virtual memory; `EINVAL` for more than a request can carry.
     #[doc(alias = "AMDKFD_IOC_SVM")]
-    pub fn svm_set(&self, start: u64, size: u64, attributes: &[Attribute]) -> Result<(), Errno> {
+    pub fn svm_set(&self, range: HostRange<'_>, attributes: &[Attribute]) -> Result<(), Errno> {
+        let (start, size) = (range.address() as u64, range.size() as u64);
         with_words(attributes.len(), |words| {
             self.svm(KFD_IOCTL_SVM_OP_SET_ATTR, start, size, attributes, words).map(|_| ())
         })
@@ -177,7 +178,8 @@ impl Device {
         }
         restart_ioctl(Command::Svm, || {
             let sized = Sized { request, call };
-            // SAFETY: the kernel reads and writes as many bytes as the request says, which `call` has.
+            // SAFETY: the kernel reads and writes as many bytes as the request says, which `call` has. What GPUs may use from
+            // now on is of a `HostRange` (`svm_set`), or nothing more (`svm_get`).
             unsafe { rustix::ioctl::ioctl(self, sized) }
         })?;
         let answer = call.get(size_of::<SvmArgs>()..).unwrap_or_default();

@@ -1,4 +1,7 @@
-//! A GPU's render node: what its buffers are mapped through, and the one question that topology needs DRM for.
+//! A GPU's render node: what its buffers are mapped through, and the two questions that topology needs DRM for.
+//!
+//! Every GPU driver has render nodes, and each has other ioctls under the numbers of amdgpu's. So the driver is asked for its
+//! name first, which all answer alike.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -14,6 +17,26 @@ use crate::topology::GpuFacts;
 pub struct RenderNode {
     fd: OwnedFd,
 }
+
+/// What every DRM driver says of itself.
+#[doc(alias = "drm_version")]
+#[derive(zerocopy::FromZeros)]
+#[repr(C)]
+struct VersionRequest {
+    version: [i32; 3],
+    name_len: usize,
+    name: usize,
+    date_len: usize,
+    date: usize,
+    description_len: usize,
+    description: usize,
+}
+
+/// `DRM_IOCTL_VERSION`
+const VERSION: Opcode = opcode::read_write::<VersionRequest>(b'd', 0);
+
+/// The driver that [`RenderNode::gpu_facts`] asks.
+const AMDGPU: &[u8] = b"amdgpu";
 
 /// The request that `AMDGPU_INFO` takes.
 #[doc(alias = "drm_amdgpu_info")]
@@ -63,9 +86,42 @@ impl RenderNode {
         Ok(RenderNode { fd: open(&format!("/dev/dri/renderD{minor}"))? })
     }
 
-    /// What amdgpu says about the GPU.
+    /// Takes a descriptor for a render node.
+    ///
+    /// ```compile_fail,E0133
+    /// # use hsakmt_kfd::device::RenderNode;
+    /// fn of_any_file(file: std::fs::File) -> RenderNode {
+    ///     RenderNode::from_fd(file.into())
+    /// }
+    /// ```
+    ///
+    /// # Safety
+    /// It is open on a render node of some GPU driver, or on a file that answers each request of DRM and of amdgpu with an
+    /// error and does nothing else.
+    pub unsafe fn from_fd(fd: OwnedFd) -> RenderNode {
+        RenderNode { fd }
+    }
+
+    /// Whether its driver is amdgpu.
+    fn is_amdgpu(&self) -> Result<bool, Errno> {
+        let mut name = [0u8; AMDGPU.len()];
+        let mut request = VersionRequest::new_zeroed();
+        (request.name_len, request.name) = (name.len(), name.as_mut_ptr().expose_provenance());
+        restart(|| {
+            // SAFETY: VERSION's struct is a `VersionRequest`.
+            let call = unsafe { Updater::<VERSION, VersionRequest>::new(&mut request) };
+            // SAFETY: the kernel writes at most `name_len` bytes at `name`, and nothing for the two texts of length 0.
+            unsafe { rustix::ioctl::ioctl(&self.fd, call) }
+        })?;
+        Ok(request.name_len == AMDGPU.len() && name == AMDGPU)
+    }
+
+    /// What amdgpu says about the GPU; `EINVAL` for a GPU of another driver.
     #[doc(alias = "AMDGPU_INFO_DEV_INFO")]
     pub fn gpu_facts(&self) -> Result<GpuFacts, Errno> {
+        if !self.is_amdgpu()? {
+            return Err(Errno::INVAL);
+        }
         let mut info = DeviceInfo::new_zeroed();
         let mut request = InfoRequest {
             return_pointer: std::ptr::from_mut(&mut info).expose_provenance() as u64,
@@ -76,7 +132,7 @@ impl RenderNode {
         restart(|| {
             // SAFETY: INFO's struct is an `InfoRequest`.
             let call = unsafe { Updater::<INFO, InfoRequest>::new(&mut request) };
-            // SAFETY: the kernel writes at most `return_size` bytes at `return_pointer`, where `info` has them.
+            // SAFETY: amdgpu writes at most `return_size` bytes at `return_pointer`, where `info` has them.
             unsafe { rustix::ioctl::ioctl(&self.fd, call) }
         })?;
         Ok(GpuFacts { pci_revision: info.pci_rev, family_id: info.family, integrated: info.ids_flags & FUSION != 0 })
@@ -89,19 +145,17 @@ impl AsFd for RenderNode {
     }
 }
 
-impl From<OwnedFd> for RenderNode {
-    /// Takes an fd for a render node; whatever else it is answers each question with an error.
-    fn from(fd: OwnedFd) -> RenderNode {
-        RenderNode { fd }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn the_structs_are_where_the_kernel_writes() {
+        #[cfg(target_pointer_width = "64")]
+        assert_eq!(
+            (size_of::<VersionRequest>(), std::mem::offset_of!(VersionRequest, name), VERSION),
+            (64, 24, 0xc040_6400)
+        );
         assert_eq!(size_of::<InfoRequest>(), 32);
         assert_eq!(INFO, 0x4020_6445);
         assert_eq!(std::mem::offset_of!(DeviceInfo, family), 16);
@@ -118,7 +172,8 @@ mod tests {
 
     #[test]
     fn a_file_that_is_no_gpu_has_no_facts() {
-        let null = RenderNode::from(open("/dev/null").unwrap());
+        // SAFETY: /dev/null answers each request with an error.
+        let null = unsafe { RenderNode::from_fd(open("/dev/null").unwrap()) };
         assert_eq!(null.gpu_facts(), Err(Errno::NOTTY));
     }
 }

@@ -30,6 +30,12 @@ fn access(address: usize, size: usize) -> Vec<String> {
     maps.lines().filter_map(overlapping).collect()
 }
 
+/// Memory that a test has made, or no memory.
+fn range(address: usize, size: usize) -> HostRange<'static> {
+    // SAFETY: no device is asked about it, and what is there can be read.
+    unsafe { HostRange::new(address, size) }
+}
+
 #[test]
 fn reserved_addresses_are_aligned_and_have_no_access() {
     let _alone = alone();
@@ -196,8 +202,7 @@ fn process_memory_has_the_access_asked_for() {
         let start = space.alloc(64 << 10, 64 << 10, flags).unwrap();
         assert_eq!(start % (64 << 10), 0);
         assert_eq!(access(start, PAGE), [expected]);
-        // SAFETY: allocated above.
-        unsafe { space.touch(start + 1, (64 << 10) - 1) };
+        space.touch(range(start + 1, (64 << 10) - 1));
         // SAFETY: allocated above.
         unsafe { space.release(start, 64 << 10) };
     }
@@ -210,10 +215,8 @@ fn process_memory_has_the_access_asked_for() {
 fn touching_nothing_or_past_the_end_is_harmless() {
     let _alone = alone();
     let space = HostSpace::new();
-    // SAFETY: neither range has a page to read: one is empty, the other wraps.
-    unsafe { space.touch(0, 0) };
-    // SAFETY: as above.
-    unsafe { space.touch(usize::MAX, 2) };
+    space.touch(range(0, 0));
+    space.touch(range(usize::MAX, 2));
 }
 
 /// Whether a forked child has nothing at this address: the flag `dc` of the mapping.

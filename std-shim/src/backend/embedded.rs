@@ -12,6 +12,8 @@ use hsakmt_kfd::uapi::GetClockCountersArgs;
 
 use super::Backend;
 
+impl super::sealed::Sealed for EmbeddedDriver {}
+
 impl Backend for EmbeddedDriver {
     fn version(&self) -> Result<(u32, u32), Errno> {
         EmbeddedDriver::version(self)

@@ -4,12 +4,14 @@
 //! is an error before anything else is. C promises no alignment and no initialisation: reads and writes are whole and
 //! unaligned, and what is only written is never read.
 //!
-//! The one promise that cannot be checked, and that every C caller makes by calling: a pointer that is not null leads
-//! to memory of the type that the header says, which nobody else uses during the call.
+//! Three promises cannot be checked, and every C caller makes them by calling. A pointer that is not null leads to memory of
+//! the type that the header says, which nobody else uses during the call. A range that is registered, mapped or given
+//! attributes is memory that GPUs may use until that ends ([`HostRange::new`]). A descriptor is the caller's to lend.
 
 use core::ffi::c_void;
 
 use hsakmt_core::aperture::MAX_NODES;
+use hsakmt_core::driver::{DmabufFd, HostRange};
 use hsakmt_core::error::Error;
 use hsakmt_core::node::NodeId;
 
@@ -19,6 +21,20 @@ use crate::context::Context;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub(super) struct Address(pub(super) usize);
+
+impl Address {
+    /// Host memory that the caller hands to GPUs.
+    pub(super) fn range<'call>(self, size: u64) -> HostRange<'call> {
+        // SAFETY: the caller's promise (this file's essay).
+        unsafe { HostRange::new(self.0, size as usize) }
+    }
+}
+
+/// A dmabuf that the caller lends.
+pub(super) fn dmabuf<'call>(handle: u64) -> DmabufFd<'call> {
+    // SAFETY: the caller's promise (this file's essay); a number of no descriptor is allowed.
+    unsafe { DmabufFd::new(handle as i32) }
+}
 
 /// An `HsaKFDContext *`. Compared, never followed.
 #[derive(Clone, Copy, Debug)]

@@ -44,7 +44,7 @@ twins! {
 
     /// Registers host memory for all GPUs.
     fn hsaKmtRegisterMemory, hsaKmtRegisterMemoryCtx(context, MemoryAddress: Address, MemorySizeInBytes: u64) {
-        context.register(MemoryAddress.0, MemorySizeInBytes as usize)
+        context.register(MemoryAddress.range(MemorySizeInBytes))
     }
 
     /// Registers host memory for these nodes. Without a dGPU nobody looks at the list.
@@ -57,7 +57,7 @@ twins! {
     ) {
         let (true, known) = machine(context)? else { return Err(Error::NotSupported) };
         let nodes = NodeArray.nodes(NumberOfNodes, known)?;
-        context.register_to_nodes(MemoryAddress.0, MemorySizeInBytes as usize, &nodes)
+        context.register_to_nodes(MemoryAddress.range(MemorySizeInBytes), &nodes)
     }
 
     /// Registers host memory with the coherence that the flags ask for.
@@ -68,7 +68,7 @@ twins! {
         MemFlags: HsaMemFlags,
     ) {
         let flags = MemFlags::from_bits_retain(MemFlags.Value);
-        context.register_with_flags(MemoryAddress.0, MemorySizeInBytes as usize, flags)
+        context.register_with_flags(MemoryAddress.range(MemorySizeInBytes), flags)
     }
 
     /// Ends one registration.
@@ -86,7 +86,7 @@ twins! {
         let context = opened(context)?;
         let mut other = AlternateVAGPU.optional().filter(|_| MemoryAddress.0 != 0);
         other.iter_mut().for_each(|place| place.set(0));
-        let address = context.map(MemoryAddress.0, MemorySizeInBytes as usize)?;
+        let address = context.map_range(MemoryAddress.range(MemorySizeInBytes))?;
         other.iter_mut().zip(address).for_each(|(place, address)| place.set(address));
         Ok(())
     }
@@ -109,10 +109,10 @@ twins! {
         let address = if NumberOfNodes == 1 && !dgpu {
             // This is MapMemoryToGPU: nobody looks at the list.
             other.iter_mut().for_each(|place| place.set(0));
-            context.map(MemoryAddress.0, MemorySizeInBytes as usize)?
+            context.map_range(MemoryAddress.range(MemorySizeInBytes))?
         } else {
             let nodes = NodeArray.nodes(NumberOfNodes, known)?;
-            context.map_nodes(MemoryAddress.0, MemorySizeInBytes as usize, &nodes)?
+            context.map_range_nodes(MemoryAddress.range(MemorySizeInBytes), &nodes)?
         };
         other.iter_mut().zip(address).for_each(|(place, address)| place.set(address));
         Ok(())

@@ -7,7 +7,7 @@ use hsakmt_core::error::{Error, Result};
 use hsakmt_core::manager::SharedHandle;
 use hsakmt_core::node::NodeId;
 
-use super::argument::{Address, In, Out};
+use super::argument::{Address, In, Out, dmabuf};
 use super::{convert, machine, opened, twins};
 use crate::context::Context;
 use crate::ctypes::*;
@@ -122,7 +122,7 @@ fn graphics(
     let mut place = answer.required()?;
     // A list of no nodes is an error; no list at all is none.
     let nodes = (!list.is_missing() || count != 0).then_some(nodes.as_slice());
-    let taken = context.register_graphics(file as i32, nodes, flags & REQUIRES_ADDRESS != 0)?;
+    let taken = context.register_graphics(dmabuf(file), nodes, flags & REQUIRES_ADDRESS != 0)?;
     place.set(convert::graphics(&taken));
     Ok(())
 }

@@ -23,7 +23,7 @@ twins! {
     ) {
         let context = opened(context)?;
         context.check_svm_range(start_addr.0, size as usize)?;
-        context.set_svm_attributes(start_addr.0, size as usize, &attributes(attrs, nattr)?)
+        context.set_svm_attributes(start_addr.range(size), &attributes(attrs, nattr)?)
     }
 
     /// Reads attributes of a range.

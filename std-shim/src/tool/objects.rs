@@ -1,10 +1,12 @@
 //! The demo's objects: one of every kind, made, mapped and registered through the library's own calls.
 //!
 //! In: an open channel with a GPU. Out: [`Objects`], each with a name and the address to ask about. What the machine
-//! does not have (a second GPU, VRAM that the host sees) is left out and said. Dropped, all objects end before the host
-//! memory behind the registered ones does.
+//! does not have (a second GPU, VRAM that the host sees) is left out and said. Dropped, all objects end.
+
+use std::sync::atomic::AtomicU8;
 
 use hsakmt::Context;
+use hsakmt_core::driver::HostRange;
 use hsakmt_core::error::Error;
 use hsakmt_core::flags::MemFlags;
 use hsakmt_core::node::NodeId;
@@ -38,8 +40,8 @@ pub(super) struct Objects {
     pub(super) left_out: Vec<String>,
     /// Freed again, so that nothing is there.
     pub(super) freed: usize,
-    /// Never touched between registration and the end, but by GPUs.
-    host: Vec<u8>,
+    /// What GPUs may change. It stays to the end of the program.
+    host: &'static [AtomicU8],
 }
 
 impl Objects {
@@ -49,7 +51,7 @@ impl Objects {
         let &[gpu, ..] = gpus.as_slice() else {
             return Err(Failure::Incomplete("this machine has no GPU node, so there is nothing to allocate".into()));
         };
-        let host = vec![1; (HOST_PAGES + 1) * PAGE];
+        let host: &[AtomicU8] = Vec::leak((0..(HOST_PAGES + 1) * PAGE).map(|_| AtomicU8::new(1)).collect());
         let mut objects = Objects { context: channel.context, list: Vec::new(), left_out: Vec::new(), freed: 0, host };
         objects.device_memory(channel, gpu)?;
         objects.host_memory(channel, gpu)?;
@@ -102,19 +104,24 @@ impl Objects {
     }
 
     fn host_ranges(&mut self, gpus: &[NodeId]) -> Result<(), Failure> {
-        let base = self.host.as_ptr().addr().next_multiple_of(PAGE);
-        self.register("userptr, unaligned", base + 0xff0, 0x20)?;
-        self.register("userptr, outer", base + 4 * PAGE + 0x800, 2 * PAGE)?;
-        self.register("userptr, nested", base + 5 * PAGE + 0x100, 0x400)?;
-        let (start, size) = (base + 10 * PAGE, 2 * PAGE);
-        match self.context.register_to_nodes(start, size, gpus) {
-            Ok(()) => self.show_range("userptr, to nodes", start, size),
+        self.register("userptr, unaligned", self.range(0xff0, 0x20))?;
+        self.register("userptr, outer", self.range(4 * PAGE + 0x800, 2 * PAGE))?;
+        self.register("userptr, nested", self.range(5 * PAGE + 0x100, 0x400))?;
+        let range = self.range(10 * PAGE, 2 * PAGE);
+        match self.context.register_to_nodes(range, gpus) {
+            Ok(()) => self.show_range("userptr, to nodes", range),
             Err(Error::NotSupported) => {
                 self.left_out.push("userptr, to nodes: needs a GPU with memory of its own".into());
                 Ok(())
             }
             Err(error) => Err(Failure::call("hsaKmtRegisterMemoryToNodes", error)),
         }
+    }
+
+    /// A piece of the host memory, counted from its first whole page.
+    fn range(&self, skip: usize, size: usize) -> HostRange<'static> {
+        let first = self.host.as_ptr().addr().wrapping_neg() % PAGE;
+        HostRange::of_atomics(self.host.get(first + skip..first + skip + size).unwrap_or_default())
     }
 
     fn allocate(&mut self, name: &'static str, node: NodeId, size: usize, flags: MemFlags) -> Result<(), Failure> {
@@ -136,16 +143,16 @@ impl Objects {
         Ok(start)
     }
 
-    fn register(&mut self, name: &'static str, start: usize, size: usize) -> Result<(), Failure> {
-        let registered = self.context.register(start, size);
+    fn register(&mut self, name: &'static str, range: HostRange<'static>) -> Result<(), Failure> {
+        let registered = self.context.register(range);
         registered.map_err(|error| Failure::call(format!("hsaKmtRegisterMemory of {name}"), error))?;
-        self.show_range(name, start, size)
+        self.show_range(name, range)
     }
 
     /// Notes a registered range, and maps it.
-    fn show_range(&mut self, name: &'static str, start: usize, size: usize) -> Result<(), Failure> {
-        self.list.push(Object { name, start, registered: Some(size) });
-        let mapped = self.context.map(start, size);
+    fn show_range(&mut self, name: &'static str, range: HostRange<'static>) -> Result<(), Failure> {
+        self.list.push(Object { name, start: range.address(), registered: Some(range.size()) });
+        let mapped = self.context.map_range(range);
         mapped.map(|_| ()).map_err(|error| Failure::call(format!("hsaKmtMapMemoryToGPU of {name}"), error))
     }
 }

@@ -4,6 +4,7 @@
 //! The handler is told what will be where before it is there. So device memory is allocated at fixed addresses; where the
 //! GPU sees registered host memory is the manager's choice, which the main loop learns by registering it once unseen.
 
+use hsakmt_core::driver::HostRange;
 use hsakmt_core::error::{Error, Result};
 use hsakmt_core::flags::MemFlags;
 use hsakmt_core::info::PointerType;
@@ -28,7 +29,7 @@ const NODE: [&[NodeId]; 2] = [&[NodeId(1)], &[NodeId(2)]];
 
 /// The whole run; the writer comes from a set-up machine and goes with it.
 pub fn run(writer: BoardWriter, reader: &mut Reader<'static, Domain>) -> Result<(), Fault> {
-    let mut manager = Manager::new(Device::new(), writer, Opened::default());
+    let mut manager = Manager::new(Device::new(), writer, Opened::default()).map_err(Fault::Write)?;
     let options = Options { guard_pages: 0, ..Options::default() };
     manager.set_up(&NODES, &options).map_err(|refused| Fault::Write(refused.into()))?;
     let own = manager.driver().buffers();
@@ -94,7 +95,9 @@ fn register(manager: &mut BoardManager, place: usize, random: &mut Random) -> Re
     let (cpu, size) = (HOST + place * STRIDE + 0x123, (1 + random.below(4)) * PAGE);
     let kind = PointerType::RegisteredUser;
     watch::hide(Some(place));
-    manager.register(cpu, size)?;
+    // SAFETY: the made-up device reads and writes no memory.
+    let range = unsafe { HostRange::new(cpu, size) };
+    manager.register(range)?;
     let snapshot = manager.writer().snapshot();
     let info = snapshot.query_pointer(cpu);
     let start = info.gpu_address as usize / PAGE * PAGE;
@@ -102,7 +105,7 @@ fn register(manager: &mut BoardManager, place: usize, random: &mut Random) -> Re
     manager.deregister(cpu)?;
     watch::hide(None);
     let next = Object { kind, start, size, cpu, node, flags, user_data: 0, registered: &[], mapped: &[] };
-    announced(place, Some(next), |_| manager.register(cpu, size))
+    announced(place, Some(next), |_| manager.register(range))
 }
 
 fn map(manager: &mut BoardManager, place: usize, old: Object<'static>, random: &mut Random) -> Result<()> {

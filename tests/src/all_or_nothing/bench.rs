@@ -18,6 +18,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 use super::setting::Setting;
 use super::state::State;
+use crate::promise;
 
 /// A page.
 pub(super) const PAGE: usize = 4096;
@@ -59,7 +60,7 @@ impl Bench {
         let host = self.context.allocate(NodeId(0), 2 * PAGE, MemFlags::HOST_ACCESS)?;
         self.context.set_user_data(host, 0x77)?;
         let _ = self.context.map(host, 2 * PAGE)?;
-        let _ = self.context.register(host_memory() + 9 * PAGE + 0x123, 0x100);
+        let _ = self.context.register(promise::range(host_memory() + 9 * PAGE + 0x123, 0x100));
         Ok(())
     }
 

@@ -20,6 +20,7 @@ use hsakmt_core::node::NodeId;
 use super::bench::{Bench, CALLS, PAGE, address, size};
 use super::input::Input;
 use crate::all_or_nothing::State;
+use crate::promise;
 
 /// Verbs of one run at most.
 const MOST_STEPS: usize = 400;
@@ -83,17 +84,18 @@ impl Play {
             0..4 => self.allocate(context, input),
             4 => self.allocate_at(context, input),
             5..7 => self.at("free", input, |at, _| context.free(at)),
-            7 => self.at("register", input, |at, input| context.register(at, size(input))),
-            8 => self
-                .at("register to nodes", input, |at, input| context.register_to_nodes(at, size(input), &nodes(input))),
+            7 => self.at("register", input, |at, input| context.register(promise::range(at, size(input)))),
+            8 => self.at("register to nodes", input, |at, input| {
+                context.register_to_nodes(promise::range(at, size(input)), &nodes(input))
+            }),
             9 => self.at("register with flags", input, |at, input| {
-                context.register_with_flags(at, size(input), flags(input))
+                context.register_with_flags(promise::range(at, size(input)), flags(input))
             }),
             10 => self.at("deregister", input, |at, _| context.deregister(at)),
-            11..13 => self.at("map", input, |at, input| context.map(at, size(input)).map(drop)),
+            11..13 => self.at("map", input, |at, input| context.map_range(promise::range(at, size(input))).map(drop)),
             13..15 => self.at("map nodes", input, |at, input| {
                 let (size, nodes) = (size(input), nodes(input));
-                context.map_nodes(at, size, &nodes).map(drop)
+                context.map_range_nodes(promise::range(at, size), &nodes).map(drop)
             }),
             15 => self.at("unmap", input, |at, _| context.unmap(at)),
             16 => self.at("user data", input, |at, input| context.set_user_data(at, input.hostile())),
@@ -232,7 +234,7 @@ impl Play {
                 let nodes = if input.below(2) == 0 { None } else { Some(nodes(input)) };
                 let wanted = input.below(2) == 0;
                 let _ = self.attempt("register graphics", |play| {
-                    play.known.push(context.register_graphics(file, nodes.as_deref(), wanted)?.address);
+                    play.known.push(context.register_graphics(promise::lent(file), nodes.as_deref(), wanted)?.address);
                     Ok(())
                 });
             }
@@ -245,7 +247,7 @@ impl Play {
         let one = |input: &mut Input<'_>| SvmAttribute { kind: input.below(8) as u32, value: input.hostile() as u32 };
         let mut some: Vec<SvmAttribute> = (0..input.below(4)).map(|_| one(input)).collect();
         let _ = match input.below(2) {
-            0 => self.attempt("set attributes", |_| context.set_svm_attributes(at, size, &some)),
+            0 => self.attempt("set attributes", |_| context.set_svm_attributes(promise::range(at, size), &some)),
             _ => self.attempt("get attributes", |_| context.svm_attributes(at, size, &mut some)),
         };
     }

@@ -20,6 +20,7 @@ use hsakmt_core::registry::{Registry, Writer};
 use hsakmt_kfd::sim::description::Machine;
 use hsakmt_kfd::sim::embedded::{EmbeddedMachine, Space};
 use hsakmt_kfd::sim::machine::SvmMode;
+use hsakmt_tests::promise;
 
 use super::LANE;
 
@@ -137,7 +138,7 @@ pub(crate) fn open_context() -> (Context, Scene) {
         context.acquire_system_properties()?;
         let starts = (0..STAYING).map(|_| context.allocate(GPU, STRIDE / 2, MemFlags::NON_PAGED));
         let starts = starts.collect::<Result<Vec<usize>>>()?;
-        (0..STAYING).try_for_each(|position| context.register(userptr(position), STRIDE / 2))?;
+        (0..STAYING).try_for_each(|position| context.register(promise::range(userptr(position), STRIDE / 2)))?;
         Ok::<_, Error>(starts)
     };
     (context, Scene::of(open().expect("a simulated machine")))
@@ -165,7 +166,7 @@ fn turn_context(context: Context, scene: &Scene, turn: usize) -> Result<()> {
     context.map_nodes(start, STRIDE / 2, &[if (turn / STAYING).is_multiple_of(2) { GPU } else { OTHER }])?;
     let new = context.allocate(GPU, PAGE, MemFlags::NON_PAGED)?;
     let coming = COMING + turn % 64 * STRIDE;
-    context.register(coming, PAGE)?;
+    context.register(promise::range(coming, PAGE))?;
     context.deregister(coming)?;
     context.free(new)
 }

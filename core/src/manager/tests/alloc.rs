@@ -84,7 +84,7 @@ fn host_memory_on_a_dgpu_machine() {
 
     let paged = m.allocate(CPU, 3 * P, 0, HOST, 0).unwrap();
     assert!(last_ioc(&m).contains(IocFlags::USERPTR));
-    assert_eq!(m.driver.kernel.bos.values().last().unwrap().request.user_address, paged as u64);
+    assert_eq!(m.driver.kernel.bos.values().last().unwrap().user, paged as u64);
     assert_eq!(m.driver.kernel.shown[&paged], (3 * P, Shown::Pages { node: CPU }));
     let info = query(&m, paged).unwrap();
     assert_eq!((info.kind, info.cpu, info.node), (PointerType::Allocated, paged, 0));
@@ -145,7 +145,7 @@ fn case_52_an_address_without_memory() {
     assert_eq!(m.map(r, 2 << 20), Err(Error::InvalidParameter));
     assert_eq!(m.map_nodes(r, 2 << 20, &[G1]), Err(Error::InvalidParameter));
     assert_eq!(m.set_user_data(r, 5), Ok(()));
-    assert_eq!(m.register(r, P), Err(Error::InvalidHandle));
+    assert_eq!(m.register(range(r, P)), Err(Error::InvalidHandle));
     assert_eq!(m.deregister(r), Err(Error::NotRegistered));
     assert_eq!((m.free(r), query(&m, r)), (Ok(()), None));
     let host = m.allocate(CPU, 4 * P, 0, MemFlags::ONLY_ADDRESS, 0).unwrap();
@@ -325,8 +325,8 @@ fn free_statuses() {
     m.unmap(v).unwrap();
     assert_eq!(m.free(v + 0x10), Ok(()), "anywhere in the first page");
     assert_eq!(m.free(v), Err(Error::NotRegistered));
-    m.register(A, P).unwrap();
-    m.register(A, P).unwrap();
+    m.register(range(A, P)).unwrap();
+    m.register(range(A, P)).unwrap();
     assert_eq!((m.free(A), kind(&m, A)), (Ok(()), PointerType::RegisteredUser));
     assert_eq!((m.free(A), kind(&m, A)), (Ok(()), PointerType::Unknown));
     assert_eq!(Bench::svm().start().free(A), Ok(()));

@@ -29,7 +29,7 @@ fn case_37_scratch_is_never_found() {
 #[test]
 fn case_42_a_query_builds_nothing() {
     let mut m = Bench::new().start();
-    m.register_to_nodes(A, P, &[G2]).unwrap();
+    m.register_to_nodes(range(A, P), &[G2]).unwrap();
     m.map(A, P).unwrap();
     let generation = m.writer.snapshot().generation();
     let mut reader = m.writer.readers().reader().unwrap();
@@ -109,7 +109,7 @@ fn case_65_large_pages() {
         assert_eq!((v % L, query(&m, v).unwrap().size), (0, L), "rounded to the machine's page");
         assert_eq!(m.set_user_data(v + L - 1, 1), Ok(()), "anywhere in the first page");
         assert_eq!(m.share(v, 3 * L).unwrap().pages, 3);
-        m.register(A + 0x8000, L).unwrap();
+        m.register(range(A + 0x8000, L)).unwrap();
         let info = query(&m, A + 0x8000).unwrap();
         assert_eq!((info.gpu % L, info.size), (0x8000, L));
         assert_eq!(m.driver.kernel.bos.values().last().unwrap().request.size, 2 * L as u64);
@@ -131,6 +131,6 @@ fn case_81_contexts_know_nothing_of_each_other() {
     let handle = one.allocate(G1, P, 0, no_address, 0).unwrap();
     assert_eq!(query(&other, handle), None);
     assert_eq!(other.allocate(G1, P, 0, no_address, 0), Ok(handle), "numerically equal, and two objects");
-    one.register(A, P).unwrap();
+    one.register(range(A, P)).unwrap();
     assert_eq!((query(&other, A), other.deregister(A)), (None, Err(Error::NotRegistered)));
 }

@@ -55,14 +55,14 @@ fn frees() {
 #[test]
 fn registrations() {
     for bench in [Bench::new(), Bench::reserved(), Bench::svm()] {
-        fails_cleanly(|| furnished(&bench), |m| m.register(A + 7, 3 * P).is_ok());
-        fails_cleanly(|| furnished(&bench), |m| m.register_to_nodes(A + 7, 3 * P, &[G2, G1]).is_ok());
+        fails_cleanly(|| furnished(&bench), |m| m.register(range(A + 7, 3 * P)).is_ok());
+        fails_cleanly(|| furnished(&bench), |m| m.register_to_nodes(range(A + 7, 3 * P), &[G2, G1]).is_ok());
         let flags = HOST | MemFlags::EXTENDED_COHERENT;
-        fails_cleanly(|| furnished(&bench), |m| m.register_with_flags(A + 7, 3 * P, flags).is_ok());
+        fails_cleanly(|| furnished(&bench), |m| m.register_with_flags(range(A + 7, 3 * P), flags).is_ok());
         let prepare = || {
             let mut m = furnished(&bench);
             m.driver.svm_error = Some(fake::PERM);
-            m.register(A + 0x20_0000, 3 * P).unwrap();
+            m.register(range(A + 0x20_0000, 3 * P)).unwrap();
             m
         };
         fails_cleanly(prepare, |m| m.deregister(A + 0x20_0000).is_ok());
@@ -100,7 +100,7 @@ fn maps() {
 #[test]
 fn scratch() {
     for bench in [Bench::new(), Bench::reserved()] {
-        let start = |m: &TestManager| m.machine.gpus[0].scratch.as_ref().unwrap().start;
+        let start = |m: &TestManager| m.machine.gpus[0].scratch.as_ref().unwrap().start();
         let empty = || {
             let mut m = bench.start();
             m.allocate(G1, 0x2_0000, 0, MemFlags::SCRATCH, 0).unwrap();
@@ -131,8 +131,8 @@ fn imports() {
             m
         };
         for metadata in [0, 100] {
-            fails_cleanly(|| with_dmabuf(metadata), |m| m.register_graphics(3, Some(&[G1]), false).is_ok());
-            fails_cleanly(|| with_dmabuf(metadata), |m| m.register_graphics(3, None, false).is_ok());
+            fails_cleanly(|| with_dmabuf(metadata), |m| m.register_graphics(fd(3), Some(&[G1]), false).is_ok());
+            fails_cleanly(|| with_dmabuf(metadata), |m| m.register_graphics(fd(3), None, false).is_ok());
         }
         let handle = SharedHandle { share: [7, 7, 7, 1], aperture: 1, index: 0, pages: 1, gpu: 0x1002 };
         let steps = fails_cleanly(|| with_dmabuf(0), |m| m.import_shared(handle, Some(&[G2])).is_ok());

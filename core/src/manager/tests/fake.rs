@@ -9,8 +9,8 @@ use std::vec::Vec;
 
 use crate::address::Bounds;
 use crate::driver::{
-    Bo, BoRequest, DmabufInfo, Driver, Errno, Handle, HostMap, IpcImport, Partial, ProcessApertures, SvmAttribute,
-    VaRequest,
+    Bo, BoRequest, DmabufFd, DmabufInfo, Driver, Errno, Handle, HostMap, HostRange, IpcImport, Partial,
+    ProcessApertures, SvmAttribute, VaRequest,
 };
 use crate::flags::{IocFlags, MemFlags};
 use crate::node::{GpuId, NodeId};
@@ -42,7 +42,9 @@ pub(crate) enum Shown {
 /// A buffer object.
 #[derive(Clone, Debug)]
 pub(crate) struct FakeBo {
-    pub(crate) request: BoRequest,
+    pub(crate) request: BoRequest<'static>,
+    /// The host address of a userptr, else 0.
+    pub(crate) user: u64,
     pub(crate) mapped: BTreeSet<GpuId>,
     /// Only a buffer made from a dmabuf or a share handle has one.
     pub(crate) source: &'static str,
@@ -51,8 +53,8 @@ pub(crate) struct FakeBo {
 impl FakeBo {
     /// Without its name: what must be equal after an undo that had to make it again.
     pub(crate) fn describe(&self) -> String {
-        let BoRequest { gpu, va, size, flags, user_address } = self.request;
-        std::format!("{gpu:?} {va:#x} {size:#x} {flags:?} {user_address:#x} {:?} {}", self.mapped, self.source)
+        let BoRequest { gpu, va, size, flags, .. } = self.request;
+        std::format!("{gpu:?} {va:#x} {size:#x} {flags:?} {:#x} {:?} {}", self.user, self.mapped, self.source)
     }
 }
 
@@ -91,6 +93,8 @@ pub(crate) struct Fake {
     pub(crate) svm_answer: Vec<u32>,
     /// Says what is in use when a fixed address was refused.
     pub(crate) knows_what_is_used: bool,
+    /// How far its answers are off what it was asked for.
+    pub(crate) off: usize,
     /// The kernel refuses userptr buffers (secondary contexts, device memory).
     pub(crate) no_userptr: bool,
     pub(crate) dmabuf: Option<(DmabufInfo, Vec<u8>)>,
@@ -111,6 +115,7 @@ impl Fake {
             svm_calls: Vec::new(),
             svm_answer: Vec::new(),
             knows_what_is_used: true,
+            off: 0,
             no_userptr: false,
             dmabuf: None,
             ipc_offset: 0,
@@ -150,7 +155,13 @@ impl Fake {
         below.is_none_or(|(at, size)| at + size <= start)
     }
 
-    fn new_bo(&mut self, request: BoRequest, source: &'static str) -> Result<Bo, Errno> {
+    fn reserved(&mut self, start: usize, size: usize) -> usize {
+        let answer = start + self.off;
+        self.kernel.reserved.insert(answer, size);
+        answer
+    }
+
+    fn new_bo(&mut self, request: BoRequest<'_>, user: u64, source: &'static str) -> Result<Bo, Errno> {
         let overlaps = |bo: &FakeBo| {
             let known = &bo.request;
             request.va < known.va + known.size && known.va < request.va + request.size
@@ -158,10 +169,28 @@ impl Fake {
         if request.va != 0 && self.kernel.bos.values().any(|bo| bo.request.va != 0 && overlaps(bo)) {
             return Err(Errno::INVAL);
         }
+        let request = BoRequest { user: None, ..request };
         let handle = Handle(self.next);
         self.next += 1;
-        self.kernel.bos.insert(handle, FakeBo { request, mapped: BTreeSet::new(), source });
+        self.kernel.bos.insert(handle, FakeBo { request, user, mapped: BTreeSet::new(), source });
         Ok(Bo { handle, mmap_offset: handle.0 << 12 })
+    }
+
+    fn alloc_of(&mut self, request: BoRequest<'_>, user: u64) -> Result<Bo, Errno> {
+        self.simple(std::format!("alloc {:#x} {:?}", request.size, request.flags))?;
+        assert!(request.flags.contains(IocFlags::NO_SUBSTITUTE));
+        if request.size == 0 || request.va & 4095 != 0 || !self.apertures.iter().any(|known| known.gpu == request.gpu) {
+            return Err(Errno::INVAL);
+        }
+        if request.flags.contains(IocFlags::USERPTR) {
+            if self.no_userptr || user & 4095 != 0 {
+                return Err(Errno::INVAL);
+            }
+            if user < UNREADABLE || user >> 47 != 0 {
+                return Err(FAULT);
+            }
+        }
+        self.new_bo(request, user, "alloc")
     }
 
     fn switch(&mut self, verb: &str, handle: Handle, gpus: &[GpuId], on: bool) -> Result<(), Partial> {
@@ -192,8 +221,7 @@ impl Driver for Fake {
             if !self.is_free(start, end) {
                 return Err(EXIST);
             }
-            self.kernel.reserved.insert(start, request.size);
-            return Ok(start);
+            return Ok(self.reserved(start, request.size));
         }
         let mut from = ARENA;
         loop {
@@ -204,8 +232,7 @@ impl Driver for Fake {
             }
             let padded = (start - request.guard, end.checked_add(request.guard).ok_or(Errno::NOMEM)?);
             if self.is_free(padded.0, padded.1) {
-                self.kernel.reserved.insert(start, request.size);
-                return Ok(start);
+                return Ok(self.reserved(start, request.size));
             }
             let next = self.kernel.reserved.range(from.saturating_sub(1 << 40)..).find(|(at, size)| *at + *size > from);
             let (at, size) = next.ok_or(Errno::NOMEM)?;
@@ -222,13 +249,13 @@ impl Driver for Fake {
         Some(end - 1).filter(|last| self.knows_what_is_used && *last >= range.base)
     }
 
-    fn release(&mut self, address: usize, size: usize) {
+    unsafe fn release(&mut self, address: usize, size: usize) {
         self.log.push(std::format!("release {size:#x}"));
         assert_eq!(self.kernel.reserved.remove(&address), Some(size), "released what was not reserved so");
         self.kernel.shown.retain(|start, _| *start < address || *start >= address + size);
     }
 
-    fn host_map(&mut self, address: usize, size: usize, what: HostMap) -> Result<(), Errno> {
+    unsafe fn host_map(&mut self, address: usize, size: usize, what: HostMap) -> Result<(), Errno> {
         // Showing nothing cannot fail here; where it does, pages stay behind until the addresses are used again.
         if !matches!(what, HostMap::Reserved) {
             self.simple(std::format!("host_map {size:#x}"))?;
@@ -254,8 +281,8 @@ impl Driver for Fake {
         Ok(start)
     }
 
-    fn touch(&mut self, _address: usize, size: usize) {
-        self.log.push(std::format!("touch {size:#x}"));
+    fn touch(&mut self, range: HostRange<'_>) {
+        self.log.push(std::format!("touch {:#x}", range.size()));
     }
 
     fn process_apertures(&mut self, out: &mut [ProcessApertures]) -> Result<usize, Errno> {
@@ -283,21 +310,19 @@ impl Driver for Fake {
         Ok(())
     }
 
-    fn alloc(&mut self, request: BoRequest) -> Result<Bo, Errno> {
-        self.simple(std::format!("alloc {:#x} {:?}", request.size, request.flags))?;
-        assert!(request.flags.contains(IocFlags::NO_SUBSTITUTE));
-        if request.size == 0 || request.va & 4095 != 0 || !self.apertures.iter().any(|known| known.gpu == request.gpu) {
-            return Err(Errno::INVAL);
-        }
-        if request.flags.contains(IocFlags::USERPTR) {
-            if self.no_userptr || request.user_address & 4095 != 0 {
-                return Err(Errno::INVAL);
-            }
-            if request.user_address < UNREADABLE || request.user_address >> 47 != 0 {
-                return Err(FAULT);
-            }
-        }
-        self.new_bo(request, "alloc")
+    fn alloc(&mut self, request: BoRequest<'_>) -> Result<Bo, Errno> {
+        let user = request.user.map_or(0, |range| range.address() as u64);
+        let held = request.user.map_or(0, |range| range.size() as u64);
+        assert!(!request.flags.contains(IocFlags::USERPTR) || held == request.host_bytes(), "not the memory asked for");
+        self.alloc_of(request, user)
+    }
+
+    unsafe fn alloc_paged(&mut self, request: BoRequest<'_>) -> Result<Bo, Errno> {
+        let shown = self.kernel.shown.get(&(request.va as usize));
+        let pages = shown
+            .is_some_and(|(size, what)| matches!(what, Shown::Pages { .. }) && *size as u64 >= request.host_bytes());
+        assert!(request.flags.contains(IocFlags::USERPTR) && pages, "there are no pages at {:#x}", request.va);
+        self.alloc_of(request, request.va)
     }
 
     fn free(&mut self, handle: Handle) -> Result<(), Errno> {
@@ -321,7 +346,8 @@ impl Driver for Fake {
         self.switch("unmap", handle, gpus, false)
     }
 
-    fn svm_set(&mut self, start: u64, size: u64, attributes: &[SvmAttribute]) -> Result<(), Errno> {
+    fn svm_set(&mut self, range: HostRange<'_>, attributes: &[SvmAttribute]) -> Result<(), Errno> {
+        let (start, size) = (range.address() as u64, range.size() as u64);
         self.simple(std::format!("svm_set {size:#x}"))?;
         self.svm_error.map_or(Ok(()), Err)?;
         self.svm_calls.push((start, size, attributes.to_vec()));
@@ -338,8 +364,8 @@ impl Driver for Fake {
         Ok(())
     }
 
-    fn dmabuf_info(&mut self, fd: i32, metadata: &mut [u8]) -> Result<DmabufInfo, (Errno, u32)> {
-        self.simple(std::format!("dmabuf_info {fd}")).map_err(|errno| (errno, 0))?;
+    fn dmabuf_info(&mut self, fd: DmabufFd<'_>, metadata: &mut [u8]) -> Result<DmabufInfo, (Errno, u32)> {
+        self.simple(std::format!("dmabuf_info {}", fd.raw())).map_err(|errno| (errno, 0))?;
         let (info, bytes) = self.dmabuf.as_ref().ok_or((Errno::INVAL, 0))?;
         let wanted = bytes.len();
         if wanted > metadata.len() {
@@ -349,11 +375,11 @@ impl Driver for Fake {
         Ok(DmabufInfo { metadata_size: wanted as u32, ..*info })
     }
 
-    fn dmabuf_import(&mut self, fd: i32, gpu: GpuId, va: u64) -> Result<Handle, Errno> {
-        self.simple(std::format!("dmabuf_import {fd} {va:#x}"))?;
+    fn dmabuf_import(&mut self, fd: DmabufFd<'_>, gpu: GpuId, va: u64) -> Result<Handle, Errno> {
+        self.simple(std::format!("dmabuf_import {} {va:#x}", fd.raw()))?;
         let size = self.dmabuf.as_ref().map_or(0, |(info, _)| info.size);
-        let request = BoRequest { gpu, va, size, flags: IocFlags::empty(), user_address: 0 };
-        self.new_bo(request, "dmabuf").map(|bo| bo.handle)
+        let request = BoRequest { gpu, va, size, flags: IocFlags::empty(), user: None };
+        self.new_bo(request, 0, "dmabuf").map(|bo| bo.handle)
     }
 
     fn dmabuf_export(&mut self, handle: Handle) -> Result<i32, Errno> {
@@ -371,8 +397,8 @@ impl Driver for Fake {
         if share[..3] != [7, 7, 7] {
             return Err(Errno::INVAL);
         }
-        let request = BoRequest { gpu, va, size: 4096, flags: IocFlags::empty(), user_address: 0 };
-        let Bo { handle, .. } = self.new_bo(request, "ipc")?;
+        let request = BoRequest { gpu, va, size: 4096, flags: IocFlags::empty(), user: None };
+        let Bo { handle, .. } = self.new_bo(request, 0, "ipc")?;
         Ok(IpcImport { handle, mmap_offset: self.ipc_offset, flags: self.ipc_flags })
     }
 }

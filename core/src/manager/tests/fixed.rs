@@ -22,7 +22,7 @@ fn registry() -> &'static Fixed {
 
 fn start(registry: &'static Fixed, bench: &Bench) -> FixedManager {
     let writer = registry.writer(bench.page).unwrap();
-    let mut manager = Manager::new(Fake::new(bench.apertures()), writer, bench.opened);
+    let mut manager = Manager::new(Fake::new(bench.apertures()), writer, bench.opened).unwrap();
     bench.with_nodes(|nodes| manager.set_up(nodes, &bench.options)).unwrap();
     manager
 }
@@ -37,7 +37,7 @@ enum Thing {
 fn make(m: &mut FixedManager, n: usize) -> Result<Thing> {
     if n % 4 == 3 {
         let address = A + n * 3 * P + 5;
-        m.register(address, 2 * P + n).map(|()| Thing::Userptr(address))
+        m.register(range(address, 2 * P + n)).map(|()| Thing::Userptr(address))
     } else {
         let flags = if n % 4 == 2 { MemFlags::HOST_ACCESS } else { VRAM };
         m.allocate(if n.is_multiple_of(2) { G1 } else { G2 }, (1 + n % 5) * P, 0, flags, 0).map(Thing::Memory)
@@ -103,10 +103,10 @@ fn full_is_an_error_and_everything_can_be_ended() {
         assert_eq!(error, Error::NoMemory);
         assert!(things.len() >= OBJECTS, "{} fit", things.len());
         // A device that refuses once: taken out and put back, with what was kept in hand.
-        m.driver().arm(Fail::At(1, 0));
+        m.driver.arm(Fail::At(1, 0));
         let first = things[0];
         assert_eq!(end(&mut m, first), Err(Error::Failed));
-        m.driver().arm(Fail::Never);
+        m.driver.arm(Fail::Never);
         for thing in things {
             end(&mut m, thing).unwrap();
         }

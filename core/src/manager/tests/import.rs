@@ -18,7 +18,7 @@ fn with_dmabuf(metadata: usize) -> TestManager {
 fn case_73_graphics() {
     for metadata in [0, 16, 64, 65, 4000] {
         let mut m = with_dmabuf(metadata);
-        let g = m.register_graphics(5, Some(&[G2, G1]), false).unwrap();
+        let g = m.register_graphics(fd(5), Some(&[G2, G1]), false).unwrap();
         let info = query(&m, g.address + 9).unwrap();
         assert_eq!((info.kind, info.cpu, info.node), (PointerType::RegisteredGraphics, 0, 2));
         assert_eq!((info.size, info.registered.as_slice()), (4 << 20, &[2, 1][..]));
@@ -42,11 +42,11 @@ fn case_73_graphics() {
 #[test]
 fn case_74_without_nodes_a_name_instead_of_an_address() {
     let mut m = with_dmabuf(0);
-    let handle = m.register_graphics(5, None, false).unwrap().address;
+    let handle = m.register_graphics(fd(5), None, false).unwrap().address;
     assert!(m.writer.layout().mem_handle.contains(handle));
     assert_eq!(m.driver.kernel.bos.values().last().unwrap().request.va, 0);
     assert_eq!(m.map(handle, 4 << 20), Err(Error::InvalidParameter));
-    let address = m.register_graphics(5, None, true).unwrap().address;
+    let address = m.register_graphics(fd(5), None, true).unwrap().address;
     assert!(m.writer.layout().svm.contains(address));
     check(&m);
 }
@@ -55,17 +55,17 @@ fn case_74_without_nodes_a_name_instead_of_an_address() {
 fn graphics_statuses() {
     let mut m = with_dmabuf(0);
     let before = state(&m);
-    assert_eq!(m.register_graphics(5, Some(&[]), false), Err(Error::InvalidParameter));
-    assert_eq!(m.register_graphics(5, Some(&[NodeId(9)]), false), Err(Error::InvalidNode));
+    assert_eq!(m.register_graphics(fd(5), Some(&[]), false), Err(Error::InvalidParameter));
+    assert_eq!(m.register_graphics(fd(5), Some(&[NodeId(9)]), false), Err(Error::InvalidNode));
     m.driver.dmabuf.as_mut().unwrap().0.gpu = GpuId(0x77);
-    assert_eq!(m.register_graphics(5, Some(&[G1]), false), Err(Error::Failed), "a GPU nobody knows");
+    assert_eq!(m.register_graphics(fd(5), Some(&[G1]), false), Err(Error::Failed), "a GPU nobody knows");
     m.driver.dmabuf.as_mut().unwrap().0.gpu = GpuId(0x1001);
     for size in [0, u64::MAX, 1 << 60] {
         m.driver.dmabuf.as_mut().unwrap().0.size = size;
-        assert_eq!(m.register_graphics(5, Some(&[G1]), false), Err(Error::Failed));
+        assert_eq!(m.register_graphics(fd(5), Some(&[G1]), false), Err(Error::Failed));
     }
     m.driver.dmabuf = None;
-    assert_eq!(m.register_graphics(-1, None, false), Err(Error::Failed));
+    assert_eq!(m.register_graphics(fd(-1), None, false), Err(Error::Failed));
     assert_eq!(state(&m), before);
 }
 
@@ -118,7 +118,7 @@ fn share_statuses() {
     assert_eq!(m.share(host, P).unwrap().gpu, 0x1001, "host memory: the first GPU");
     let handle = m.allocate(G1, P, 0, VRAM | MemFlags::NO_ADDRESS, 0).unwrap();
     assert_eq!(m.share(handle, P).unwrap().aperture, SharedHandle::MEM_HANDLE);
-    m.register(A, P).unwrap();
+    m.register(range(A, P)).unwrap();
     assert_eq!(m.share(A, P), Err(Error::InvalidParameter), "the address index only");
     let gpu = query(&m, A).unwrap().gpu;
     assert!(m.share(gpu, P).is_ok());

@@ -12,14 +12,14 @@ fn before_acquire_every_verb_has_its_status() {
         bench.opened.use_svm = use_svm;
         let mut m = bench.open();
         assert_eq!(m.allocate(G1, P, 0, VRAM, 0), Err(Error::InvalidNode));
-        assert_eq!(m.register(A, P), Ok(()));
-        assert_eq!(m.register_to_nodes(A, P, &[G1]), Err(Error::NotSupported));
-        assert_eq!(m.register_with_flags(A, P, MemFlags::HOST_ACCESS), Err(Error::NotSupported));
+        assert_eq!(m.register(range(A, P)), Ok(()));
+        assert_eq!(m.register_to_nodes(range(A, P), &[G1]), Err(Error::NotSupported));
+        assert_eq!(m.register_with_flags(range(A, P), MemFlags::HOST_ACCESS), Err(Error::NotSupported));
         assert_eq!(m.map_nodes(A, P, &[G1, G2]), Err(Error::InvalidNode));
         assert_eq!(m.map_nodes(A, P, &[]), Err(Error::InvalidParameter));
         let map = if use_svm { Err(Error::Failed) } else { Ok(None) };
-        assert_eq!(m.map(A, P), map);
-        assert_eq!(m.map_nodes(A, P, &[G1]), map, "one node on a machine without dGPU is a map");
+        assert_eq!(m.map_range(range(A, P)), map);
+        assert_eq!(m.map_range_nodes(range(A, P), &[G1]), map, "one node on a machine without dGPU is a map");
         assert_eq!(m.unmap(A), Ok(()));
         assert_eq!(m.deregister(A), Ok(()));
         assert_eq!(m.free(A), if use_svm { Ok(()) } else { Err(Error::NotRegistered) });
@@ -174,7 +174,7 @@ fn case_80_the_last_close_leaves_nothing() {
         let h = m.allocate(node, P, 0, VRAM | MemFlags::NO_ADDRESS, 0).unwrap();
         assert_eq!(kind(&m, h), PointerType::Allocated);
         if !bench.apu {
-            let scratch = m.machine.gpus[0].scratch.as_ref().unwrap().start;
+            let scratch = m.machine.gpus[0].scratch.as_ref().unwrap().start();
             m.map(scratch, 2 * P).unwrap();
         }
         let mut reader = m.writer.readers().reader().unwrap();
@@ -184,7 +184,7 @@ fn case_80_the_last_close_leaves_nothing() {
             assert!(m.driver.kernel.bos.is_empty() && m.driver.kernel.reserved.is_empty());
             assert!(m.driver.kernel.shown.is_empty() && m.ledger.is_empty() && records(&m).is_empty());
             let (driver, writer) = m.into_parts();
-            m = Manager::new(driver, writer, bench.opened);
+            m = Manager::new(driver, writer, bench.opened).unwrap();
             assert!(reader.query_pointer(h, |answer| answer.is_err()), "still hidden");
             m.show();
             assert_eq!(query(&m, h), None, "round {round}");
@@ -211,7 +211,7 @@ fn case_80_no_leak_in_a_thousand_cycles() {
     let mut m = bench.start();
     for _ in 0..1000 {
         let v = vram(&mut m, G1, 4 * P);
-        m.register(A, P).unwrap();
+        m.register(range(A, P)).unwrap();
         m.map(A, P).unwrap();
         m.unmap(A).unwrap();
         m.deregister(A).unwrap();
@@ -229,7 +229,7 @@ fn a_machine_without_gpus() {
     let mut m = bench.start();
     let host = m.allocate(CPU, P, 0, MemFlags::HOST_ACCESS, 0).unwrap();
     assert_eq!(kind(&m, host), PointerType::Allocated);
-    assert_eq!(m.register(A, P), Ok(()));
+    assert_eq!(m.register(range(A, P)), Ok(()));
     assert_eq!(m.free(host), Ok(()));
     check(&m);
 }
@@ -245,6 +245,6 @@ fn a_secondary_context_has_no_svm_and_no_userptrs() {
     assert_eq!(kind(&m, host), PointerType::Allocated);
     assert_eq!(m.driver.count("alloc"), 3);
     assert!(m.driver.log.iter().any(|line| line.contains("GTT")), "paged memory is GTT");
-    assert_eq!(m.register(A, P), Err(Error::Failed));
+    assert_eq!(m.register(range(A, P)), Err(Error::Failed));
     check(&m);
 }

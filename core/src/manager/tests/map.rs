@@ -94,8 +94,8 @@ fn case_49_unmap_forgives() {
 #[test]
 fn case_12_userptr_mappings_are_counted() {
     let mut m = Bench::new().start();
-    m.register(A, P).unwrap();
-    m.register(A, P).unwrap();
+    m.register(range(A, P)).unwrap();
+    m.register(range(A, P)).unwrap();
     let alternate = m.map(A, P).unwrap().unwrap();
     assert_eq!(m.map(A, P), Ok(Some(alternate)));
     m.unmap(A).unwrap();
@@ -112,12 +112,12 @@ fn case_12_userptr_mappings_are_counted() {
 #[test]
 fn case_48_a_userptr_ignores_the_callers_nodes() {
     let mut m = Bench::new().start();
-    m.register(A + 8, P).unwrap();
+    m.register(range(A + 8, P)).unwrap();
     let info = query(&m, A + 8).unwrap();
     assert_eq!(m.map_nodes(A + 8, P, &[G1]), Ok(Some(info.gpu as u64)));
     assert_eq!(mapped(&m, A + 8), [1, 2]);
     assert_eq!(m.map_nodes(A + 8, P, &[CPU]), Ok(Some(info.gpu as u64)), "it only counts");
-    m.register_to_nodes(A + 2 * P, P, &[G2]).unwrap();
+    m.register_to_nodes(range(A + 2 * P, P), &[G2]).unwrap();
     m.map_nodes(A + 2 * P, P, &[G1]).unwrap();
     assert_eq!(mapped(&m, A + 2 * P), [2]);
     check(&m);
@@ -126,7 +126,7 @@ fn case_48_a_userptr_ignores_the_callers_nodes() {
 #[test]
 fn cpu_nodes_are_registered_but_not_mapped() {
     let mut m = Bench::new().start();
-    m.register_to_nodes(A, P, &[G1, CPU]).unwrap();
+    m.register_to_nodes(range(A, P), &[G1, CPU]).unwrap();
     assert_eq!(query(&m, A).unwrap().registered, [1, 0]);
     let before = state(&m);
     assert_eq!(m.map(A, P), Err(Error::Failed), "the kernel knows no gpu id 0");

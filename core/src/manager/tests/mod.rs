@@ -10,6 +10,7 @@ mod fixed;
 mod import;
 mod lifecycle;
 mod map;
+mod owned;
 mod random;
 mod readers;
 mod register;
@@ -30,7 +31,7 @@ use super::machine::SvmSpace;
 use super::{Gfx, Manager, NodeFacts, Opened, Options};
 use crate::address::{Bounds, PageSize};
 use crate::aperture::Aperture;
-use crate::driver::ProcessApertures;
+use crate::driver::{DmabufFd, HostRange, ProcessApertures};
 use crate::epoch::crossbeam::Crossbeam;
 use crate::error::Result;
 use crate::flags::MemFlags;
@@ -47,6 +48,18 @@ const G1: NodeId = NodeId(1);
 const G2: NodeId = NodeId(2);
 const CPU: NodeId = NodeId(0);
 const VRAM: MemFlags = MemFlags::NON_PAGED;
+
+/// Host memory of the caller's, or an address that claims to be.
+fn range(address: usize, size: usize) -> HostRange<'static> {
+    // SAFETY: the fake device reads and writes no memory.
+    unsafe { HostRange::new(address, size) }
+}
+
+/// A descriptor of the caller's.
+fn fd(number: i32) -> DmabufFd<'static> {
+    // SAFETY: the fake device opens and asks nothing.
+    unsafe { DmabufFd::new(number) }
+}
 
 type TestManager = Manager<'static, Fake, Crossbeam, Scarce>;
 
@@ -113,7 +126,7 @@ impl Bench {
     fn open(&self) -> TestManager {
         let registry = Box::leak(Box::new(Registry::new()));
         let writer = registry.writer(self.page, Scarce).unwrap();
-        Manager::new(Fake::new(self.apertures()), writer, self.opened)
+        Manager::new(Fake::new(self.apertures()), writer, self.opened).unwrap()
     }
 
     fn set_up(&self, manager: &mut TestManager) -> Result<()> {
@@ -247,7 +260,7 @@ fn state(manager: &TestManager) -> String {
         let areas = gpu.gpuvm.as_ref().map(|(_, space)| space.areas().to_vec());
         let scratch = gpu.scratch.as_ref().map(|scratch| {
             let pieces: Vec<_> = scratch.pieces.iter().map(|piece| (piece.start, piece.size)).collect();
-            (scratch.start, scratch.size, pieces)
+            (scratch.start(), scratch.size(), pieces)
         });
         words += &format!("{areas:?} {scratch:?} {:?}\n", gpu.mmio);
     }
@@ -293,7 +306,7 @@ fn check(manager: &TestManager) {
         let Some(scratch) = &gpu.scratch else { continue };
         handles.extend(scratch.pieces.iter().map(|piece| piece.handle));
         if mmap || !manager.machine.dgpu {
-            reserved.push((scratch.start, scratch.size));
+            reserved.push((scratch.start(), scratch.size()));
         }
     }
     if let SvmSpace::Reserved { whole, .. } = manager.machine.svm {
@@ -343,8 +356,8 @@ fn furnished(bench: &Bench) -> TestManager {
     let host = manager.allocate(CPU, 2 * P, 0, MemFlags::HOST_ACCESS, 0).unwrap();
     let _ = manager.map(host, 2 * P);
     if !bench.apu {
-        let _ = manager.register(A + 0x123, 0x100);
-        let _ = manager.register(A + 0x123, 0x1000);
+        let _ = manager.register(range(A + 0x123, 0x100));
+        let _ = manager.register(range(A + 0x123, 0x1000));
     }
     manager.set_user_data(host, 0x77).unwrap();
     check(&manager);

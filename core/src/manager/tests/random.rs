@@ -79,7 +79,7 @@ fn address(m: &TestManager, pick: usize) -> usize {
     match pick % 8 {
         0 => A + (pick / 8) * 0x10,
         1 => pick / 8 * P,
-        2 => scratch.map_or(0, |scratch| scratch.start + (pick / 8) * P),
+        2 => scratch.map_or(0, |scratch| scratch.start() + (pick / 8) * P),
         how if !all.is_empty() => {
             let record = all[pick % all.len()].1;
             match how {
@@ -102,14 +102,14 @@ fn run(m: &mut TestManager, bench: &Bench, verb: Verb) -> bool {
             m.allocate(NodeId(node), pages * P, 0, flags, 0x50_0000_0000 + pages * P).is_ok()
         }
         Verb::Free(pick) => m.free(address(m, pick)).is_ok(),
-        Verb::Register { at, size } => m.register(A + at, size).is_ok(),
-        Verb::ToNodes { at, size, nodes: list } => m.register_to_nodes(A + at, size, nodes(list)).is_ok(),
+        Verb::Register { at, size } => m.register(range(A + at, size)).is_ok(),
+        Verb::ToNodes { at, size, nodes: list } => m.register_to_nodes(range(A + at, size), nodes(list)).is_ok(),
         Verb::WithFlags { at, flags } => {
-            m.register_with_flags(A + at, P, MemFlags::from_bits_retain(flags | 0x40)).is_ok()
+            m.register_with_flags(range(A + at, P), MemFlags::from_bits_retain(flags | 0x40)).is_ok()
         }
         Verb::Deregister(pick) => m.deregister(address(m, pick)).is_ok(),
-        Verb::Map(pick, pages) => m.map(address(m, pick), pages * P).is_ok(),
-        Verb::MapNodes(pick, list) => m.map_nodes(address(m, pick), 0, nodes(list)).is_ok(),
+        Verb::Map(pick, pages) => m.map_range(range(address(m, pick), pages * P)).is_ok(),
+        Verb::MapNodes(pick, list) => m.map_range_nodes(range(address(m, pick), 0), nodes(list)).is_ok(),
         Verb::Unmap(pick) => m.unmap(address(m, pick)).is_ok(),
         Verb::UserData(pick, word) => m.set_user_data(address(m, pick), word).is_ok(),
         Verb::Share(pick) => m.share(address(m, pick), P).is_ok(),

@@ -118,7 +118,7 @@ fn case_84_objects_on_gpus_that_keep_their_nodes_go_on() {
         m.map_nodes(own, P, &[G1, G2]).unwrap();
         m.set_user_data(own, 7).unwrap();
         let handle = m.allocate(G1, P, 0, VRAM | MemFlags::NO_ADDRESS, 0).unwrap();
-        m.register_to_nodes(A, P, &[G2, CPU]).unwrap();
+        m.register_to_nodes(range(A, P), &[G2, CPU]).unwrap();
         let scratch = m.allocate(G2, 0x1_0000, 0, MemFlags::SCRATCH, 0).unwrap();
         m.map(scratch, P).unwrap();
         let known = [own, handle, A].map(|at| query(&m, at).unwrap());
@@ -158,7 +158,7 @@ fn case_84_an_object_whose_node_means_another_gpu_now_is_in_the_way() {
         // A host buffer is on the first GPU.
         (1, &|m| m.allocate(CPU, P, 0, MemFlags::HOST_ACCESS, 0).unwrap()),
         (1, &|m| {
-            m.register_to_nodes(A, P, &[NodeId(3)]).unwrap();
+            m.register_to_nodes(range(A, P), &[NodeId(3)]).unwrap();
             query(m, A).unwrap().gpu
         }),
         (2, &|m| m.allocate(G2, 0x1_0000, 0, MemFlags::SCRATCH, 0).unwrap()),

@@ -28,6 +28,14 @@ unsafe impl Memory for Scarce {
     }
 }
 
+/// Does `work` while there is nothing left.
+pub(super) fn dry<T>(work: impl FnOnce() -> T) -> T {
+    EMPTY.set(true);
+    let outcome = work();
+    EMPTY.set(false);
+    outcome
+}
+
 /// Repeats a verb with empty pools until one is refused: that one must say so and change nothing. With memory again it
 /// works.
 fn runs_dry(mut m: TestManager, mut verb: impl FnMut(&mut TestManager, usize) -> Result<()>) {
@@ -55,7 +63,7 @@ fn making_objects() {
         for flags in [VRAM, MemFlags::HOST_ACCESS, VRAM | MemFlags::NO_ADDRESS, VRAM | MemFlags::ONLY_ADDRESS] {
             runs_dry(bench.start(), |m, _| m.allocate(G1, P, 0, flags, 0).map(drop));
         }
-        runs_dry(bench.start(), |m, round| m.register(A + round * P, P));
+        runs_dry(bench.start(), |m, round| m.register(range(A + round * P, P)));
     }
     runs_dry(Bench::apu(true).start(), |m, _| m.allocate(CPU, P, 0, MemFlags::empty(), 0).map(drop));
     runs_dry(Bench::apu(true).start(), |m, _| m.allocate(CPU, P, 0, VRAM, 0).map(drop));
@@ -71,7 +79,7 @@ fn node_lists() {
     let mut m = Bench::new().start();
     let objects: Vec<usize> = (0..600).map(|_| vram(&mut m, G1, P)).collect();
     runs_dry(m, |m, round| m.map_nodes(objects[round], P, &fresh_list(round)).map(drop));
-    runs_dry(Bench::new().start(), |m, round| m.register_to_nodes(A + round * P, P, &fresh_list(round)));
+    runs_dry(Bench::new().start(), |m, round| m.register_to_nodes(range(A + round * P, P), &fresh_list(round)));
 }
 
 #[test]

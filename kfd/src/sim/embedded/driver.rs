@@ -4,8 +4,8 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use hsakmt_core::address::Bounds;
 use hsakmt_core::driver::{
-    Bo, BoRequest, DmabufInfo, Driver, Errno, Handle, HostMap, IpcImport, Partial, ProcessApertures, SvmAttribute,
-    VaRequest,
+    Bo, BoRequest, DmabufFd, DmabufInfo, Driver, Errno, Handle, HostMap, HostRange, IpcImport, Partial,
+    ProcessApertures, SvmAttribute, VaRequest,
 };
 use hsakmt_core::flags::{IocFlags, MemFlags};
 use hsakmt_core::node::GpuId;
@@ -40,6 +40,19 @@ impl EmbeddedDriver {
     fn render(&self, gpu: GpuId) -> Result<std::os::fd::BorrowedFd<'_>, Errno> {
         let index = self.machine.lock().world.machine().gpu_index(gpu).ok_or(Errno::INVAL)?;
         Ok(self.renders.get(index).ok_or(Errno::INVAL)?.as_fd())
+    }
+
+    fn alloc_of(&self, request: BoRequest<'_>, user: u64) -> Result<Bo, Errno> {
+        let mut args = AllocMemoryOfGpuArgs {
+            va_addr: request.va,
+            size: request.size,
+            handle: 0,
+            mmap_offset: user,
+            gpu_id: request.gpu.0,
+            flags: request.flags.bits(),
+        };
+        self.plain(Command::AllocMemoryOfGpu, &mut args)?;
+        Ok(Bo { handle: Handle(args.handle), mmap_offset: args.mmap_offset })
     }
 
     fn svm(&self, start: u64, size: u64, op: u32, attributes: &mut [SvmAttribute]) -> Result<(), Errno> {
@@ -89,36 +102,36 @@ impl Driver for EmbeddedDriver {
         }
     }
 
-    fn release(&mut self, address: usize, size: usize) {
+    unsafe fn release(&mut self, address: usize, size: usize) {
         let start = std::time::Instant::now();
         match &mut self.space {
-            // SAFETY: the manager gives back what it reserved here, after the last use.
+            // SAFETY: by contract `space` has reserved it, and this is its end.
             AddressSpace::Host(space) => unsafe { space.release(address, size) },
             AddressSpace::Virtual(numbers) => numbers.release(address, size),
         }
         self.add_time(start);
     }
 
-    fn host_map(&mut self, address: usize, size: usize, what: HostMap) -> Result<(), Errno> {
+    unsafe fn host_map(&mut self, address: usize, size: usize, what: HostMap) -> Result<(), Errno> {
         self.timed(|| {
             self.strike("mmap")?;
             let AddressSpace::Host(space) = &self.space else { return Ok(()) };
             match what {
                 HostMap::Device { gpu, offset, access } => {
                     let file = self.render(gpu)?;
-                    // SAFETY: the manager owns the range; the bytes are those of its own buffer.
+                    // SAFETY: by contract `space` has reserved it; the bytes are those of the caller's buffer.
                     unsafe { space.map_file(address, size, file, offset, access) }
                 }
                 HostMap::Mmio { offset } => {
-                    // SAFETY: the manager owns the range; the page is the MMIO page it allocated.
+                    // SAFETY: by contract `space` has reserved it; the page is the MMIO page.
                     unsafe { space.map_file(address, size, self.kfd.as_fd(), offset, true) }
                 }
                 HostMap::Anonymous { node, flags } => {
-                    // SAFETY: the manager owns the range.
+                    // SAFETY: by contract `space` has reserved it.
                     unsafe { space.map_anonymous(address, size, node, flags) }
                 }
                 HostMap::Reserved => {
-                    // SAFETY: the manager owns the range.
+                    // SAFETY: by contract `space` has reserved it.
                     unsafe { space.map_reserved(address, size) }
                 }
             }
@@ -138,10 +151,9 @@ impl Driver for EmbeddedDriver {
         result
     }
 
-    fn touch(&mut self, address: usize, size: usize) {
+    fn touch(&mut self, range: HostRange<'_>) {
         if let AddressSpace::Host(space) = &self.space {
-            // SAFETY: only called when the user asked for wild userptrs to be fatal.
-            unsafe { space.touch(address, size) }
+            space.touch(range)
         }
     }
 
@@ -189,17 +201,12 @@ impl Driver for EmbeddedDriver {
         self.plain(Command::SetScratchBackingVa, &mut args)
     }
 
-    fn alloc(&mut self, request: BoRequest) -> Result<Bo, Errno> {
-        let mut args = AllocMemoryOfGpuArgs {
-            va_addr: request.va,
-            size: request.size,
-            handle: 0,
-            mmap_offset: request.user_address,
-            gpu_id: request.gpu.0,
-            flags: request.flags.bits(),
-        };
-        self.plain(Command::AllocMemoryOfGpu, &mut args)?;
-        Ok(Bo { handle: Handle(args.handle), mmap_offset: args.mmap_offset })
+    fn alloc(&mut self, request: BoRequest<'_>) -> Result<Bo, Errno> {
+        self.alloc_of(request, request.host_address()?)
+    }
+
+    unsafe fn alloc_paged(&mut self, request: BoRequest<'_>) -> Result<Bo, Errno> {
+        self.alloc_of(request, request.va)
     }
 
     fn free(&mut self, handle: Handle) -> Result<(), Errno> {
@@ -230,7 +237,8 @@ impl Driver for EmbeddedDriver {
         result.map_err(|errno| Partial { errno, done: args.n_success as usize })
     }
 
-    fn svm_set(&mut self, start: u64, size: u64, attributes: &[SvmAttribute]) -> Result<(), Errno> {
+    fn svm_set(&mut self, range: HostRange<'_>, attributes: &[SvmAttribute]) -> Result<(), Errno> {
+        let (start, size) = (range.address() as u64, range.size() as u64);
         self.svm(start, size, KFD_IOCTL_SVM_OP_SET_ATTR, &mut attributes.to_vec())
     }
 
@@ -238,10 +246,10 @@ impl Driver for EmbeddedDriver {
         self.svm(start, size, KFD_IOCTL_SVM_OP_GET_ATTR, attributes)
     }
 
-    fn dmabuf_info(&mut self, fd: i32, metadata: &mut [u8]) -> Result<DmabufInfo, (Errno, u32)> {
+    fn dmabuf_info(&mut self, fd: DmabufFd<'_>, metadata: &mut [u8]) -> Result<DmabufInfo, (Errno, u32)> {
         let mut here = Here::with(self, vec![0; metadata.len()]);
         let mut args = GetDmabufInfoArgs::new_zeroed();
-        args.dmabuf_fd = fd as u32;
+        args.dmabuf_fd = fd.raw() as u32;
         args.metadata_ptr = here.address();
         args.metadata_size = metadata.len() as u32;
         let result = self.ioctl(Command::GetDmabufInfo, &mut args, &mut here);
@@ -255,8 +263,8 @@ impl Driver for EmbeddedDriver {
         })
     }
 
-    fn dmabuf_import(&mut self, fd: i32, gpu: GpuId, va: u64) -> Result<Handle, Errno> {
-        let mut args = ImportDmabufArgs { va_addr: va, handle: 0, gpu_id: gpu.0, dmabuf_fd: fd as u32 };
+    fn dmabuf_import(&mut self, fd: DmabufFd<'_>, gpu: GpuId, va: u64) -> Result<Handle, Errno> {
+        let mut args = ImportDmabufArgs { va_addr: va, handle: 0, gpu_id: gpu.0, dmabuf_fd: fd.raw() as u32 };
         self.plain(Command::ImportDmabuf, &mut args)?;
         Ok(Handle(args.handle))
     }

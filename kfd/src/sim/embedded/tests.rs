@@ -1,7 +1,9 @@
 //! The embedded machine as a driver: every verb, two processes on one machine, faults, and real memory.
 
 use hsakmt_core::address::Bounds;
-use hsakmt_core::driver::{BoRequest, Driver, Errno, Handle, HostMap, Partial, ProcessApertures, VaRequest};
+use hsakmt_core::driver::{
+    BoRequest, DmabufFd, Driver, Errno, Handle, HostMap, HostRange, Partial, ProcessApertures, VaRequest,
+};
 use hsakmt_core::flags::{IocFlags, MemFlags};
 use hsakmt_core::node::GpuId;
 
@@ -38,7 +40,28 @@ fn reserve(driver: &mut EmbeddedDriver, size: usize) -> usize {
 
 fn vram(driver: &mut EmbeddedDriver, gpu: GpuId, va: usize, size: usize) -> hsakmt_core::driver::Bo {
     let flags = IocFlags::VRAM | IocFlags::PUBLIC | IocFlags::WRITABLE;
-    driver.alloc(BoRequest { gpu, va: va as u64, size: size as u64, flags, user_address: 0 }).unwrap()
+    driver.alloc(BoRequest { gpu, va: va as u64, size: size as u64, flags, user: None }).unwrap()
+}
+
+fn show(driver: &mut EmbeddedDriver, address: usize, what: HostMap) -> Result<(), Errno> {
+    // SAFETY: each test passes a page that it has reserved, and uses no pointer to what it has shown before.
+    unsafe { driver.host_map(address, PAGE, what) }
+}
+
+fn release(driver: &mut EmbeddedDriver, address: usize) {
+    // SAFETY: each test passes a page that it has reserved, at its end.
+    unsafe { driver.release(address, PAGE) }
+}
+
+/// Memory of a test's, or an address that claims to be.
+fn range(address: usize, size: usize) -> HostRange<'static> {
+    // SAFETY: the simulated device has no processor that could use it.
+    unsafe { HostRange::new(address, size) }
+}
+
+fn lent(fd: i32) -> DmabufFd<'static> {
+    // SAFETY: each test passes a descriptor of its own that it closes later.
+    unsafe { DmabufFd::new(fd) }
 }
 
 fn byte(address: usize) -> *mut u8 {
@@ -53,7 +76,7 @@ fn two_processes_share_bytes_by_name_and_by_dmabuf() {
     let here = reserve(&mut one, PAGE);
     let there = reserve(&mut two, PAGE);
     let bo = vram(&mut one, gpu, here, PAGE);
-    one.host_map(here, PAGE, HostMap::Device { gpu, offset: bo.mmap_offset, access: true }).unwrap();
+    show(&mut one, here, HostMap::Device { gpu, offset: bo.mmap_offset, access: true }).unwrap();
     // SAFETY: mapped above, readable and writable.
     unsafe { byte(here).write_volatile(7) };
 
@@ -62,7 +85,7 @@ fn two_processes_share_bytes_by_name_and_by_dmabuf() {
     assert_eq!(two.ipc_import([1, 2, 3, 4], gpu, there as u64).err(), Some(Errno::INVAL));
     let imported = two.ipc_import(share, gpu, there as u64).unwrap();
     assert_eq!(imported.flags, MemFlags::HOST_ACCESS);
-    two.host_map(there, PAGE, HostMap::Device { gpu, offset: imported.mmap_offset, access: true }).unwrap();
+    show(&mut two, there, HostMap::Device { gpu, offset: imported.mmap_offset, access: true }).unwrap();
     // SAFETY: mapped above.
     assert_eq!(unsafe { byte(there).read_volatile() }, 7);
 
@@ -76,15 +99,15 @@ fn two_processes_share_bytes_by_name_and_by_dmabuf() {
     let bo = vram(&mut two, gpu, there, PAGE);
     let before = two.available_memory(gpu).unwrap();
     let fd = two.dmabuf_export(bo.handle).unwrap();
-    let info = two.dmabuf_info(fd, &mut [0; 64]).unwrap();
+    let info = two.dmabuf_info(lent(fd), &mut [0; 64]).unwrap();
     assert_eq!((info.size, info.gpu, info.metadata_size), (PAGE as u64, gpu, 0));
-    let again = two.dmabuf_import(fd, gpu, 0).unwrap();
+    let again = two.dmabuf_import(lent(fd), gpu, 0).unwrap();
     two.free(bo.handle).unwrap();
     two.free(again).unwrap();
     assert_eq!(two.available_memory(gpu), Ok(before), "the open dmabuf still holds the memory");
     close(fd);
     assert!(two.available_memory(gpu).unwrap() > before);
-    two.release(there, PAGE);
+    release(&mut two, there);
 }
 
 fn close(fd: i32) {
@@ -121,12 +144,12 @@ fn faults_strike_address_space_work_too() {
     let (mut driver, [gpu, _]) = process(&machine);
     machine.faults(|faults| faults.fail("mmap", 1, Errno::NOMEM));
     let va = reserve(&mut driver, PAGE);
-    assert_eq!(driver.host_map(va, PAGE, HostMap::Reserved), Err(Errno::NOMEM));
-    assert_eq!(driver.host_map(va, PAGE, HostMap::Reserved), Ok(()));
+    assert_eq!(show(&mut driver, va, HostMap::Reserved), Err(Errno::NOMEM));
+    assert_eq!(show(&mut driver, va, HostMap::Reserved), Ok(()));
     machine.faults(|faults| faults.fail("alloc", 1, Errno(libc::EIO)));
-    let request = BoRequest { gpu, va: va as u64, size: 1, flags: IocFlags::VRAM, user_address: 0 };
+    let request = BoRequest { gpu, va: va as u64, size: 1, flags: IocFlags::VRAM, user: None };
     assert_eq!(driver.alloc(request).err(), Some(Errno(libc::EIO)));
-    driver.release(va, PAGE);
+    release(&mut driver, va);
 }
 
 #[test]
@@ -139,9 +162,10 @@ fn a_secondary_context_has_its_own_objects_and_no_userptrs() {
     assert_eq!(driver.free(bo.handle), Err(Errno::INVAL));
     driver.acquire_vm(gpu).unwrap();
     let page = reserve(&mut driver, PAGE) as u64;
-    let request = BoRequest { gpu, va: page, size: 1, flags: IocFlags::USERPTR, user_address: page };
+    let request =
+        BoRequest { gpu, va: page, size: 1, flags: IocFlags::USERPTR, user: Some(range(page as usize, PAGE)) };
     assert_eq!(driver.alloc(request).err(), Some(Errno(libc::EOPNOTSUPP)));
-    driver.release(page as usize, PAGE);
+    release(&mut driver, page as usize);
 }
 
 #[test]

@@ -6,6 +6,7 @@ use hsakmt_core::flags::MemFlags;
 use super::super::bench::{Bench, Given};
 use super::super::setting::Setting;
 use super::{CPU, Points, Verb};
+use crate::promise;
 
 const HOST: MemFlags = MemFlags::HOST_ACCESS;
 const SIZE: usize = 0x1_0000;
@@ -77,7 +78,7 @@ fn imports(seen: u64, vram: impl Fn(&Bench) -> Result<usize> + Copy + 'static) -
     };
     let graphics = [("dmabuf_info", 1), ("reserve", seen), ("dmabuf_import", 1)];
     let mut verbs = vec![Verb::new("import graphics", &graphics, exported, |bench, given| {
-        bench.context.register_graphics(given.file, Some(&[CPU]), false).map(drop)
+        bench.context.register_graphics(promise::lent(given.file), Some(&[CPU]), false).map(drop)
     })];
     // The CPU is to see what comes by a name, which it cannot in an old APU's aperture.
     if seen > 0 {

@@ -6,6 +6,7 @@ use hsakmt_core::flags::MemFlags;
 use super::super::bench::{Bench, Given};
 use super::super::setting::Setting;
 use super::{GPU, OTHER, Points, Verb, reserve};
+use crate::promise;
 
 const SIZE: usize = 0x4000;
 
@@ -49,20 +50,20 @@ pub(super) fn verbs(setting: &Setting) -> Vec<Verb> {
             Ok(())
         }),
         Verb::new("import graphics", &graphics, exported, |bench, given| {
-            bench.context.register_graphics(given.file, Some(&[OTHER, GPU]), false).map(drop)
+            bench.context.register_graphics(promise::lent(given.file), Some(&[OTHER, GPU]), false).map(drop)
         }),
         Verb::new("import graphics with much metadata", &graphics, described, |bench, given| {
-            bench.context.register_graphics(given.file, Some(&[GPU]), false).map(drop)
+            bench.context.register_graphics(promise::lent(given.file), Some(&[GPU]), false).map(drop)
         })
         .embedded(&[("dmabuf_info", 2)]),
         Verb::new("import graphics with an address", &graphics, exported, |bench, given| {
-            bench.context.register_graphics(given.file, None, true).map(drop)
+            bench.context.register_graphics(promise::lent(given.file), None, true).map(drop)
         }),
         Verb::new(
             "import graphics without an address",
             &[("dmabuf_info", 1), ("dmabuf_import", 1)],
             exported,
-            |bench, given| bench.context.register_graphics(given.file, None, false).map(drop),
+            |bench, given| bench.context.register_graphics(promise::lent(given.file), None, false).map(drop),
         ),
         Verb::new("import a name", &import, shared, |bench, given| {
             bench.context.import_shared(given.handle, None).map(drop)
@@ -80,7 +81,7 @@ pub(super) fn verbs(setting: &Setting) -> Vec<Verb> {
 fn imported() -> Vec<Verb> {
     let graphics = |bench: &Bench| {
         let given = exported(bench)?;
-        let taken = bench.context.register_graphics(given.file, Some(&[OTHER, GPU]), false)?;
+        let taken = bench.context.register_graphics(promise::lent(given.file), Some(&[OTHER, GPU]), false)?;
         Ok(Given { at: taken.address, ..given })
     };
     let named = |bench: &Bench| {

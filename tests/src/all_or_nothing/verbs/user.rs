@@ -8,6 +8,7 @@ use super::super::bench::{Bench, Given, PAGE, host_memory};
 use super::super::setting::Setting;
 use super::super::strike::PART;
 use super::{GPU, OTHER, Points, Verb, reserve};
+use crate::promise;
 
 /// More than one buffer object holds.
 const LARGE: usize = (512 << 30) + (8 << 20);
@@ -39,10 +40,14 @@ type Register = fn(&Bench, usize, usize) -> Result<()>;
 /// How a range may be registered.
 fn ways() -> [(&'static str, Register); 3] {
     [
-        ("register", |bench, at, size| bench.context.register(at, size)),
-        ("register to nodes", |bench, at, size| bench.context.register_to_nodes(at, size, &[OTHER, GPU])),
+        ("register", |bench, at, size| bench.context.register(promise::range(at, size))),
+        ("register to nodes", |bench, at, size| {
+            bench.context.register_to_nodes(promise::range(at, size), &[OTHER, GPU])
+        }),
         ("register with flags", |bench, at, size| {
-            bench.context.register_with_flags(at, size, MemFlags::HOST_ACCESS | MemFlags::EXTENDED_COHERENT)
+            bench
+                .context
+                .register_with_flags(promise::range(at, size), MemFlags::HOST_ACCESS | MemFlags::EXTENDED_COHERENT)
         }),
     ]
 }
@@ -64,16 +69,16 @@ fn registrations(setting: &Setting) -> Vec<Verb> {
 }
 
 fn registered(bench: &Bench) -> Result<usize> {
-    bench.context.register(range(), LENGTH).map(|()| range())
+    bench.context.register(promise::range(range(), LENGTH)).map(|()| range())
 }
 
 fn registered_to_nodes(bench: &Bench) -> Result<usize> {
-    bench.context.register_to_nodes(range(), LENGTH, &[OTHER, GPU]).map(|()| range())
+    bench.context.register_to_nodes(promise::range(range(), LENGTH), &[OTHER, GPU]).map(|()| range())
 }
 
 fn in_two_parts(bench: &Bench) -> Result<usize> {
     let at = bench.large_memory(LARGE);
-    bench.context.register(at, LARGE).map(|()| at)
+    bench.context.register(promise::range(at, LARGE)).map(|()| at)
 }
 
 fn ends() -> Vec<Verb> {
@@ -115,10 +120,10 @@ fn known_to_svm() -> Vec<Verb> {
         verbs.push(Verb::new(name, &[("svm", 1)], furnish, move |bench, _| register(bench, range(), LENGTH)));
     }
     verbs.push(Verb::at("map a registration", &[("svm", 1)], registered, |bench, at| {
-        bench.context.map(at, LENGTH).map(drop)
+        bench.context.map_range(promise::range(at, LENGTH)).map(drop)
     }));
     verbs.push(Verb::at("map a registration to nodes", &[("svm", 1)], registered, |bench, at| {
-        bench.context.map_nodes(at, LENGTH, &[OTHER]).map(drop)
+        bench.context.map_range_nodes(promise::range(at, LENGTH), &[OTHER]).map(drop)
     }));
     verbs
 }
@@ -132,7 +137,7 @@ fn attributes(setting: &Setting) -> Vec<Verb> {
     let access = SvmAttribute { kind: SvmAttribute::ACCESS_IN_PLACE, value: GPU.0 };
     // Asked is whether there is access; the answer's kind says which.
     let question = SvmAttribute { kind: 2, value: GPU.0 };
-    let set = move |bench: &Bench| bench.context.set_svm_attributes(host_memory(), 2 * PAGE, &[access]);
+    let set = move |bench: &Bench| bench.context.set_svm_attributes(promise::range(host_memory(), 2 * PAGE), &[access]);
     let known = move |bench: &Bench| set(bench).map(|()| 0);
     vec![
         Verb::new("set SVM attributes", &[("svm", 1)], furnish, move |bench, _| set(bench)),
