@@ -104,19 +104,29 @@ fn without_membarrier_all_is_the_same() {
 
 #[test]
 fn case_97_a_first_query_in_a_handler_reaches_neither_malloc_nor_a_lock() {
-    const NAME: &str = "abi_machine::case_97_a_first_query_in_a_handler_reaches_neither_malloc_nor_a_lock";
+    const NAME: &str = "case_97_a_first_query_in_a_handler_reaches_neither_malloc_nor_a_lock";
+    // No keys, more than those that need no memory, and all that a process can have.
+    loaded_late(NAME, "first_query.c", &["0", "40", "2000"]);
+}
+
+#[test]
+fn case_44_an_allocator_that_queries_every_block_does_not_call_itself() {
+    loaded_late("case_44_an_allocator_that_queries_every_block_does_not_call_itself", "hook.c", &[""]);
+}
+
+/// Runs a program that loads the library by dlopen, once with each argument.
+fn loaded_late(name: &str, program: &str, arguments: &[&str]) {
     if let Some(reason) = sim::unavailable() {
-        return sim::skip(NAME, &reason);
+        return sim::skip(&format!("abi_machine::{name}"), &reason);
     }
     let folder = tempfile::tempdir().unwrap();
     let binary = folder.path().join("program");
     let include = format!("-I{}", prefix().join("include").display());
-    let flags = ["-O1", "-Wall", "-Werror", &include, "-pthread"];
-    succeed(Command::new("cc").args(flags).arg(source("first_query.c")).arg("-o").arg(&binary).arg("-ldl"));
+    let flags = ["-O1", "-fno-builtin", "-Wall", "-Werror", &include, "-pthread"];
+    succeed(Command::new("cc").args(flags).arg(source(program)).arg("-o").arg(&binary).arg("-ldl"));
     let library = prefix().join("lib/libhsakmt.so.1");
-    // No keys, more than those that need no memory, and all that a process can have.
-    for keys in ["0", "40", "2000"] {
-        succeed(sim::under(&["--svm", "off"], &binary).arg(&library).arg(keys));
+    for argument in arguments {
+        succeed(sim::under(&["--svm", "off"], &binary).arg(&library).arg(argument));
     }
 }
 
