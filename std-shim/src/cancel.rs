@@ -14,7 +14,7 @@ unsafe extern "C" {
     fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
 }
 
-/// Cancellation is off for this thread until it is dropped; stays of one thread nest.
+/// Cancellation is off for the thread that made it until it is dropped. Values of one thread nest.
 #[derive(Debug)]
 pub(crate) struct CancelOff {
     before: c_int,

@@ -6,7 +6,7 @@
 //!
 //! | a slot comes back | how |
 //! |---|---|
-//! | when its thread has ended | whoever claims next, or begins a grace period, asks the kernel whether the thread exists (`free_abandoned`) |
+//! | when its thread has ended | the next claim or grace period asks the kernel whether the thread exists (`free_abandoned`) |
 //! | at a fork | the child's slots are wiped; its thread finds that the slot is not its own and claims again |
 //!
 //! A pthread key would tell when a thread ends, but pthread_setspecific(3) calls malloc for the 33rd key and those after

@@ -1,7 +1,7 @@
 //! Why set-up was refused: [`SetUpError`], the reason as it was where it arose.
 //!
 //! In: the step that failed, the GPU it was about, the device's error number. Out: a value without allocation, and a line
-//! of text. What never happens: a reason that is lost on the way to whoever prints it.
+//! of text. What never happens: a reason that is lost on the way to the log.
 
 use core::fmt;
 
