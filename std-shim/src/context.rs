@@ -388,7 +388,7 @@ fn assemble(
         state.parked = Some(writer);
         return Err(error);
     }
-    Ok(Box::new(Manager::new(device, *writer, opened)?))
+    Manager::new_boxed(device, writer, opened)
 }
 
 /// Ends a channel; its writer waits for the next one.

@@ -112,8 +112,30 @@ impl<'r, V: Driver, D: Domain, M: Memory> Manager<'r, V, D, M> {
         if writer.snapshot().iter().next().is_some() {
             return Err(Error::AlreadyRegistered);
         }
+        Ok(Manager::over(driver, writer, opened))
+    }
+
+    /// [`Manager::new`] on the heap: the manager stands on the stack once, and not in a result as well.
+    ///
+    /// # Errors
+    /// As [`Manager::new`].
+    #[cfg(feature = "alloc")]
+    pub fn new_boxed(
+        driver: V,
+        writer: alloc::boxed::Box<Writer<'r, D, M>>,
+        opened: Opened,
+    ) -> Result<alloc::boxed::Box<Self>> {
+        if writer.snapshot().iter().next().is_some() {
+            return Err(Error::AlreadyRegistered);
+        }
+        Ok(alloc::boxed::Box::new(Manager::over(driver, *writer, opened)))
+    }
+
+    /// `writer` holds no objects.
+    #[inline(always)]
+    fn over(driver: V, writer: Writer<'r, D, M>, opened: Opened) -> Self {
         let machine = Machine::blank(writer.layout().page, &opened);
-        Ok(Manager { driver, writer, ledger: Ledger::new(), machine, opened })
+        Manager { driver, writer, ledger: Ledger::new(), machine, opened }
     }
 
     /// The device, for questions that are none of the memory manager's business. It cannot be exchanged for another one:
