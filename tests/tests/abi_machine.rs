@@ -191,6 +191,12 @@ fn case_98_a_cancelled_thread_ends_after_the_entry_not_in_it() {
     every_entry("case_98_a_cancelled_thread_ends_after_the_entry_not_in_it", "cancelled.c");
 }
 
+/// Where the entry lets cancellation through again a thread of the asynchronous type ends, inside of the entry.
+#[test]
+fn a_thread_that_may_end_anywhere_ends_after_the_work_of_the_entry() {
+    run("a_thread_that_may_end_anywhere_ends_after_the_work_of_the_entry", &["--svm", "off"], "cancelled_at_once.c");
+}
+
 /// The installed library: as built for users, symbols bound at start.
 #[test]
 fn case_94_no_entry_needs_more_than_half_of_the_smallest_stack() {

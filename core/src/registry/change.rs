@@ -1,8 +1,8 @@
 //! What a writer changes: an object comes, is replaced or goes, or the layout is another.
 //!
 //! In: a record, or what finds one. Out: a version more, published. Each makes sure of its memory first (`reclaim`), so
-//! that a verb which has reserved cannot fail here. What never happens: two objects that start at one place, a key that
-//! no tree can hold, an object in one of its indexes only.
+//! that a verb which has reserved cannot fail here. What never happens: two objects that start at one place, two userptrs
+//! of one (address, size), a key that no tree can hold, an object in one of its indexes only.
 
 use super::Writer;
 use crate::aperture::{Aperture, Layout};
@@ -23,7 +23,9 @@ impl<D: Domain, M: Memory> Writer<'_, D, M> {
         if end.is_none() || record.size == 0 || (record.is_userptr() && user_end.is_none()) {
             return Err(Error::InvalidParameter);
         }
-        if self.find_start(aperture, record.start).is_some() {
+        // A second userptr of one key: a removal by key would leave the removed record in the index.
+        let twice = record.is_userptr() && self.userptr_at(record.cpu, record.size).is_some();
+        if twice || self.find_start(aperture, record.start).is_some() {
             return Err(Error::Failed);
         }
         self.top_up(1)?;

@@ -82,6 +82,11 @@ impl<D: Domain, M: Memory> Writer<'_, D, M> {
         self.version().userptrs().smallest_at(address).map(|record| (Aperture::Svm, *record))
     }
 
+    /// The userptr of exactly this host address and size, wherever the layout routes the address.
+    pub(crate) fn userptr_at(&self, address: usize, size: usize) -> Option<(Aperture, Record)> {
+        self.version().userptrs().exact(Key { address, size }).map(|record| (Aperture::Svm, *record))
+    }
+
     /// The object of an address index that starts at `start`.
     pub(crate) fn find_start(&self, aperture: Aperture, start: usize) -> Option<Record> {
         self.locate_start(aperture, start).copied()
