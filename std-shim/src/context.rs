@@ -81,6 +81,17 @@ pub struct Context {
     shelf: &'static Shelf,
 }
 
+/// A shelf that was taken for a context that has not opened yet; dropped, by an error or a panic, it is free again.
+struct Unopened(Option<&'static Shelf>);
+
+impl Drop for Unopened {
+    fn drop(&mut self) {
+        if let Some(shelf) = self.0 {
+            shelf.taken.store(0, Ordering::Release);
+        }
+    }
+}
+
 /// The shelf's lock, and the state behind it.
 struct Locked {
     _lock: Held,
@@ -108,7 +119,7 @@ impl Context {
         Context::new_secondary(open_kfd).map_err(|reason| reason.logged("hsaKmtOpenSecondaryKFDCtx"))
     }
 
-    /// The same on a channel of the caller's making.
+    /// As [`Context::open_secondary`], on a channel that the caller makes.
     pub fn open_secondary_with(channel: impl FnOnce() -> Result<Box<dyn Backend>>) -> Result<Context> {
         let opened = Context::new_secondary(|| Ok(channel()?));
         opened.map_err(|reason| reason.logged("hsaKmtOpenSecondaryKFDCtx"))
@@ -121,16 +132,14 @@ impl Context {
         let mut shelves = SHARED.shelves.iter().enumerate().skip(1);
         let (index, shelf) = shelves.find(|(_, shelf)| free(shelf)).ok_or(Error::NoMemory)?;
         let context = Context { index, shelf };
-        let opened = context.open_counted(|| {
+        let mut unopened = Unopened(Some(shelf));
+        context.open_counted(|| {
             let channel = channel()?;
             channel.create_process().map_err(Reason::CreateProcess)?;
             Ok(channel)
-        });
-        if opened.is_err() {
-            // Still this call's own: what did not open nobody closes.
-            shelf.taken.store(0, Ordering::Release);
-        }
-        opened.map(|()| context)
+        })?;
+        unopened.0 = None;
+        Ok(context)
     }
 
     /// Ends a secondary context with all its objects. [`Error::InvalidParameter`] for the primary, and for one that is
@@ -306,10 +315,29 @@ impl Context {
         INHERITED[self.index].iter().zip(given).for_each(|(slot, fd)| slot.store(fd, Ordering::Relaxed));
     }
 
+    /// Calls `look` with the memory manager: what the context has, at one instant. Blocking: it waits for writers, and they
+    /// for it.
+    ///
+    /// # Errors
+    /// [`Error::NotOpened`], and what `look` returns.
+    pub fn inspect<T>(self, look: impl FnOnce(&ContextManager) -> Result<T>) -> Result<T> {
+        self.manage(|manager| look(manager))
+    }
+
+    /// Runs a verb of the memory manager that has no method here, for benchmarks.
+    ///
+    /// # Safety
+    /// The manager is not replaced or swapped with another context's: each has the descriptors that a forked child closes
+    /// noted beside it.
+    #[doc(hidden)]
+    pub unsafe fn manage_mut<T>(self, verb: impl FnOnce(&mut ContextManager) -> Result<T>) -> Result<T> {
+        self.manage(verb)
+    }
+
     /// One caller at a time: runs a verb of the memory manager. Blocking: it waits for other writers, and the verb may
     /// wait for the device.
     #[inline]
-    pub fn manage<T>(self, verb: impl FnOnce(&mut ContextManager) -> Result<T>) -> Result<T> {
+    pub(crate) fn manage<T>(self, verb: impl FnOnce(&mut ContextManager) -> Result<T>) -> Result<T> {
         self.manage_or(verb)
     }
 
@@ -406,7 +434,7 @@ fn part_from_parent() -> Result<()> {
     if SHARED.parted.load(Ordering::Acquire) == 1 {
         return Ok(());
     }
-    // Whoever has this lock waits for no other.
+    // No other lock is taken while this one is held.
     let _held = SHARED.parting.take(thread::me().get(), || true).ok_or(Error::Failed)?;
     if SHARED.parted.load(Ordering::Relaxed) == 0 {
         (0..CONTEXTS).for_each(close_fds);

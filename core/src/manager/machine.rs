@@ -287,7 +287,7 @@ impl Machine {
         Ok(true)
     }
 
-    /// The GPU that serves who has none of its own.
+    /// Default GPU for CPU nodes.
     pub(super) fn first(&self) -> Option<&Gpu> {
         self.gpus.first()
     }

@@ -120,6 +120,7 @@ impl<'r, V: Driver, D: Domain, M: Memory> Manager<'r, V, D, M> {
     /// # Errors
     /// As [`Manager::new`].
     #[cfg(feature = "alloc")]
+    #[expect(clippy::boxed_local, reason = "from one place on the heap to another")]
     pub fn new_boxed(
         driver: V,
         writer: alloc::boxed::Box<Writer<'r, D, M>>,

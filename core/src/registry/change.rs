@@ -42,7 +42,7 @@ impl<D: Domain, M: Memory> Writer<'_, D, M> {
         self.replace_known(aperture, &record)
     }
 
-    /// The same for a verb that has just found the record and reserved.
+    /// As [`Writer::replace`], for a verb that has just found the record and reserved.
     pub(crate) fn replace_known(&mut self, aperture: Aperture, record: &Record) -> Result<()> {
         self.edit(aperture, record, |edit, root| edit.replace(root, record), |edit, root| edit.replace(root, record))
     }

@@ -27,7 +27,7 @@ impl<D: Domain, M: Memory> Writer<'_, D, M> {
         self.locate(address, wanted).map(|(aperture, record)| (aperture, *record))
     }
 
-    /// The same without copying the record.
+    /// As [`Writer::find`], without copying the record.
     #[inline]
     pub(crate) fn locate(&self, address: usize, wanted: Wanted) -> Option<(Aperture, &Record)> {
         let (snapshot, layout) = (self.version(), self.layout());

@@ -28,7 +28,7 @@ impl Backend for EmbeddedDriver {
         Ok(())
     }
 
-    /// And stays open.
+    /// Stays open.
     fn keep_gpus(&mut self, _: &Topology) {}
 
     fn available_memory(&self, gpu: GpuId) -> Result<u64, Errno> {
