@@ -81,6 +81,12 @@ impl AddressSpace {
         (*end >= first).then_some(*handle)
     }
 
+    /// The mapping that has an address: its first and last address, and the handle.
+    pub(crate) fn find(&self, address: u64) -> Option<(u64, u64, u64)> {
+        let (first, (last, handle)) = self.0.range(..=address).next_back()?;
+        (*last >= address).then_some((*first, *last, *handle))
+    }
+
     pub(crate) fn insert(&mut self, first: u64, last: u64, handle: u64) -> Result<(), Errno> {
         if !first.is_multiple_of(PAGE) || last < first || self.overlapping(first, last).is_some() {
             return Err(Errno::INVAL);
@@ -332,6 +338,9 @@ impl World {
             let gpu = self.gpu(*id)?;
             if bo.mapped & (1 << gpu) == 0 {
                 return Err(Errno::INVAL);
+            }
+            if p.queues.holds(gpu, args.handle) {
+                return Err(BUSY);
             }
             bo.mapped &= !(1 << gpu);
             if let Some(on) = p.gpus.get_mut(gpu) {
