@@ -14,7 +14,7 @@ use rustix::io;
 use super::machine::PAGE;
 use super::machine::bus::RESTING;
 use super::machine::event::{EVENT_PAGE_AT, EVENT_PAGE_BYTES};
-use super::machine::memory::{DOORBELL_BYTES, DOORBELLS_AT};
+use super::machine::memory::{DOORBELL_BYTES, doorbells_at};
 
 /// One of the simulated files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ pub fn write_resting(file: impl AsFd, gpus: usize) -> io::Result<()> {
     let write = |start: u64, size: u64| {
         (0..size / PAGE).try_for_each(|index| rustix::io::pwrite(&file, &page, start + index * PAGE).map(drop))
     };
-    write(DOORBELLS_AT, gpus as u64 * DOORBELL_BYTES)?;
+    (0..gpus).try_for_each(|gpu| write(doorbells_at(gpu), DOORBELL_BYTES))?;
     write(EVENT_PAGE_AT, EVENT_PAGE_BYTES)
 }
 

@@ -4,7 +4,7 @@ use super::{Engine, Halt};
 use crate::sim::machine::PAGE;
 use crate::sim::machine::bus::Place;
 use crate::sim::machine::interrupt::PageFault;
-use crate::sim::machine::memory::{DOORBELL_BYTES, DOORBELLS_AT, MMIO_AT};
+use crate::sim::machine::memory::{MMIO_AT, doorbells_at};
 use hsakmt_core::flags::IocFlags;
 
 /// Bytes that a copy moves at a time.
@@ -30,11 +30,10 @@ impl Engine<'_> {
             // An AQL ring is mapped twice.
             let offset = (va - first) % memory.size.max(1);
             let bytes = (last - va + 1).min(memory.size - offset);
-            let kfd = |at: u64, size: u64| Place::Kfd(at + memory.gpu as u64 * size + offset);
             let place = match bo.user_address {
                 Some(address) => Place::Host(address + offset),
-                None if memory.flags.contains(IocFlags::DOORBELL) => kfd(DOORBELLS_AT, DOORBELL_BYTES),
-                None if memory.flags.contains(IocFlags::MMIO_REMAP) => kfd(MMIO_AT, PAGE),
+                None if memory.flags.contains(IocFlags::DOORBELL) => Place::Kfd(doorbells_at(memory.gpu) + offset),
+                None if memory.flags.contains(IocFlags::MMIO_REMAP) => Place::Kfd(MMIO_AT + memory.gpu as u64 * PAGE + offset),
                 None => Place::Device { gpu: memory.gpu, offset: memory.offset + offset },
             };
             return Some(Reach { place, bytes, writable: memory.flags.contains(IocFlags::WRITABLE) });

@@ -100,9 +100,15 @@ impl AddressSpace {
     }
 }
 
-/// Where the kfd file shows the MMIO page, and the doorbells, of the n-th GPU.
+/// Where the kfd file shows the MMIO page of the n-th GPU.
 pub(crate) const MMIO_AT: u64 = 0x1000_0000;
-pub(crate) const DOORBELLS_AT: u64 = 0x2000_0000;
+
+/// Where the kfd file shows the doorbells of the n-th GPU. The thunk up to 5.2 takes the low 32 bits of a doorbell's
+/// offset for the place in the page, and the rest for the page.
+pub(crate) const fn doorbells_at(gpu: usize) -> u64 {
+    (gpu as u64 + 1) << 32
+}
+
 /// Bytes of doorbells per process and GPU.
 pub(crate) const DOORBELL_BYTES: u64 = 8192;
 
@@ -202,7 +208,7 @@ impl World {
         if memory.flags.contains(IocFlags::MMIO_REMAP) {
             MMIO_AT + memory.gpu as u64 * PAGE
         } else if memory.flags.contains(IocFlags::DOORBELL) {
-            DOORBELLS_AT + memory.gpu as u64 * DOORBELL_BYTES
+            doorbells_at(memory.gpu)
         } else {
             memory.offset
         }

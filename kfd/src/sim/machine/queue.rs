@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use hsakmt_core::driver::Errno;
 
 use super::bus::{Place, Poke, RESTING};
-use super::memory::{DOORBELL_BYTES, DOORBELLS_AT};
+use super::memory::doorbells_at;
 use super::{BUSY, FAULT, NODEV, Process, World};
 use crate::sim::caller::Caller;
 use crate::uapi::{
@@ -145,7 +145,7 @@ impl World {
         }
         self.check_sdma_left(p, gpu, kind)?;
         let id = (0..LIMIT).find(|id| !p.queues.list.contains_key(id)).ok_or(Errno::NOMEM)?;
-        let page = DOORBELLS_AT + gpu as u64 * DOORBELL_BYTES;
+        let page = doorbells_at(gpu);
         let doorbell = page + u64::from(id) * doorbell_size;
         self.pokes.push(Poke { place: Place::Kfd(doorbell), bytes: vec![RESTING; doorbell_size as usize] });
         let queue = Queue {
