@@ -33,7 +33,9 @@ impl Engine<'_> {
             let place = match bo.user_address {
                 Some(address) => Place::Host(address + offset),
                 None if memory.flags.contains(IocFlags::DOORBELL) => Place::Kfd(doorbells_at(memory.gpu) + offset),
-                None if memory.flags.contains(IocFlags::MMIO_REMAP) => Place::Kfd(MMIO_AT + memory.gpu as u64 * PAGE + offset),
+                None if memory.flags.contains(IocFlags::MMIO_REMAP) => {
+                    Place::Kfd(MMIO_AT + memory.gpu as u64 * PAGE + offset)
+                }
                 None => Place::Device { gpu: memory.gpu, offset: memory.offset + offset },
             };
             return Some(Reach { place, bytes, writable: memory.flags.contains(IocFlags::WRITABLE) });

@@ -92,6 +92,12 @@ impl Events {
         event.set = !event.auto_reset || !awaited;
     }
 
+    /// Whether an event is set.
+    #[cfg(test)]
+    pub(crate) fn is_set(&self, id: u32) -> bool {
+        self.list.get(&id).is_some_and(|event| event.set)
+    }
+
     /// Where an event's slot is.
     pub(crate) fn slot(&self, id: u32) -> Option<Place> {
         let page = self.page.filter(|page| id < page.slots)?;

@@ -43,7 +43,7 @@ pub(crate) mod interrupt;
 pub(crate) mod memory;
 mod process;
 pub(crate) mod queue;
-mod queue_check;
+pub(crate) mod queue_check;
 mod setup;
 mod share;
 mod svm;
