@@ -149,6 +149,7 @@ pub struct World {
     pub trace: Option<Trace>,
     pub(crate) lists: Vec<(&'static str, Vec<u32>)>,
     freed: Vec<Freed>,
+    pub(crate) sampling: HashMap<usize, tools::Sampling>,
     pub(crate) pokes: Vec<Poke>,
     pub(crate) notes: Vec<Note>,
     nonce: u64,
@@ -178,6 +179,7 @@ impl World {
             trace: None,
             lists: Vec::new(),
             freed: Vec::new(),
+            sampling: HashMap::new(),
             pokes: Vec::new(),
             notes: Vec::new(),
             nonce,
@@ -208,6 +210,7 @@ impl World {
 
     /// A process ends, mapped buffers or not.
     pub fn close(&mut self, process: ProcessId) {
+        self.end_sampling(process);
         if let Some(process) = self.processes.remove(&process) {
             for (_, bo) in process.bos {
                 self.drop_bo(bo);
@@ -314,13 +317,20 @@ impl World {
         }
         let Some(mut state) = self.processes.remove(&process) else { return Answer::Done(Err(BADF)) };
         self.pokes.clear();
-        let answer = self.dispatch(&mut state, command, bytes, caller);
+        let answer = self.dispatch(process, &mut state, command, bytes, caller);
         self.processes.insert(process, state);
         answer
     }
 
     /// The table: one line per ioctl. `p` is taken out of the world while its own call runs.
-    fn dispatch(&mut self, p: &mut Process, command: Command, bytes: &mut [u8], caller: &mut dyn Caller) -> Answer {
+    fn dispatch(
+        &mut self,
+        of: ProcessId,
+        p: &mut Process,
+        command: Command,
+        bytes: &mut [u8],
+        caller: &mut dyn Caller,
+    ) -> Answer {
         Answer::Done(match command {
             Command::GetVersion => typed(bytes, |args| self.get_version(args)),
             Command::GetProcessApertures => typed(bytes, |args| self.get_apertures(args)),
@@ -361,9 +371,9 @@ impl World {
             | Command::DbgWaveControlDeprecated => Err(PERM),
             Command::GetQueueWaveState => typed(bytes, |args| self.wave_state(p, args, caller)),
             Command::SmiEvents => typed(bytes, |args| self.smi_events(p, args, caller)),
-            Command::CriuOp | Command::DbgTrap | Command::CrossMemoryCopy | Command::RlcSpm | Command::PcSample => {
-                Err(Errno::NOTTY)
-            }
+            Command::RlcSpm => typed(bytes, |args| self.spm(p, args)),
+            Command::PcSample => typed(bytes, |args| self.pc_sample(of, args, caller)),
+            Command::CriuOp | Command::DbgTrap | Command::CrossMemoryCopy => Err(Errno::NOTTY),
         })
     }
 

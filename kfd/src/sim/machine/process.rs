@@ -25,6 +25,8 @@ pub(crate) struct OnGpu {
     pub(crate) scratch: u64,
     /// Default policy, and the range with the other one.
     pub(crate) policy: Option<(u32, u64, u64)>,
+    /// Its performance counters are acquired; `true`: and have a buffer.
+    pub(crate) counters: Option<bool>,
     /// What is mapped where.
     pub(crate) space: AddressSpace,
 }

@@ -55,7 +55,6 @@ pub(crate) struct Queue {
     /// Bytes.
     pub(crate) size: u64,
     pub(crate) read_pointer: u64,
-    pub(crate) write_pointer: u64,
     /// Percent of the GPU.
     share: u32,
     priority: u32,
@@ -154,7 +153,6 @@ impl World {
             ring: args.ring_base_address,
             size: args.ring_size.into(),
             read_pointer: args.read_pointer_address,
-            write_pointer: args.write_pointer_address,
             share: args.queue_percentage,
             priority: args.queue_priority,
             save_area: args.ctx_save_restore_address,
