@@ -4,7 +4,7 @@
 //! from its completion signal, and makes the packet INVALID again.
 
 use super::{Engine, Halt, NO_SHADERS, wide};
-use crate::sim::machine::queue::Queue;
+use crate::sim::machine::queue::{Kind, Queue};
 
 const PACKET: u64 = 64;
 const VENDOR: u32 = 0;
@@ -24,6 +24,13 @@ const MAILBOX: u64 = 16;
 const EVENT: u64 = 24;
 const STARTED: u64 = 32;
 const ENDED: u64 = 40;
+
+/// Offsets in AMD's queue: the read index, and the signal that tells why the queue became inactive. Behind the read
+/// index stands where it is itself.
+const READ_INDEX: u64 = 128;
+const INACTIVE: u64 = 192;
+/// What that signal says of a packet that cannot be run.
+const UNSUPPORTED: u64 = 256;
 
 impl Engine<'_> {
     /// Runs the next packet of an AQL queue; false: there is none yet.
@@ -100,5 +107,16 @@ impl Engine<'_> {
             self.interrupt(event);
         }
         Ok(())
+    }
+
+    /// Tells a runtime without exceptions that its queue is inactive: true if the queue names a signal for that.
+    pub(super) fn report_inactive(&mut self, queue: &Queue) -> bool {
+        if queue.kind != Kind::Aql || self.p.runtime || self.read_u32(queue.read_pointer + 8) != Ok(READ_INDEX as u32) {
+            return false;
+        }
+        let Ok(signal) = self.read_u64(queue.read_pointer - READ_INDEX + INACTIVE) else { return false };
+        signal != 0
+            && self.write(signal + VALUE, &(UNSUPPORTED + 1).to_le_bytes()).is_ok()
+            && self.complete(signal, self.clock()).is_ok()
     }
 }

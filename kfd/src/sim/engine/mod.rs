@@ -26,6 +26,9 @@ mod tests;
 /// Packets that one queue runs before the next one has its turn.
 const TURN: usize = 256;
 
+/// Dwords of a ring that are read at once.
+const AHEAD: usize = 1024;
+
 /// Why a queue does not go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Halt {
@@ -59,6 +62,8 @@ struct Engine<'a> {
     /// `gfx_target_version` of the GPU.
     version: u32,
     bus: &'a mut dyn Bus,
+    /// Dwords of the ring, read ahead for this turn, and where they begin.
+    ahead: (u64, Vec<u32>),
 }
 
 impl World {
@@ -76,7 +81,7 @@ impl World {
             let Some(mut queue) = p.queues.list.get(&id).filter(|queue| queue.is_active()).cloned() else { continue };
             let gpu = queue.gpu;
             let version = self.machine.gpus.get(gpu).map_or(0, |gpu| gpu.gfx_target_version);
-            let mut engine = Engine { world: self, p: &mut p, gpu, version, bus };
+            let mut engine = Engine { world: self, p: &mut p, gpu, version, bus, ahead: (0, Vec::new()) };
             ran |= engine.turn(id, &mut queue);
             p.queues.list.insert(id, queue);
         }
@@ -119,7 +124,8 @@ impl Engine<'_> {
                 Some(format!("page fault: GPU address {:#x} {what}", fault.va))
             }
             Some(Halt::Error(text)) => {
-                self.world.queue_error(self.p, queue, self.bus);
+                let told = self.report_inactive(queue);
+                self.world.queue_error(self.p, queue, told, self.bus);
                 Some(text)
             }
         };
@@ -161,16 +167,26 @@ impl Engine<'_> {
         }
     }
 
-    /// `count` dwords of the ring from `at` on, counted in dwords; it goes on at its start.
+    /// `count` dwords of the ring from `at` on, counted in dwords; it goes on at its start. Reads ahead: what lies
+    /// before the doorbell's value belongs to the GPU, and what lies behind it is not used in this turn.
     fn fetch(&mut self, queue: &Queue, at: u64, count: usize) -> Result<Vec<u32>, Halt> {
+        let known = |(from, words): &(u64, Vec<u32>)| {
+            let start = usize::try_from(at.checked_sub(*from)?).ok()?;
+            words.get(start..start.checked_add(count)?).map(<[u32]>::to_vec)
+        };
+        if let Some(words) = known(&self.ahead) {
+            return Ok(words);
+        }
         let all = (queue.size / 4).max(1);
-        let mut words = Vec::with_capacity(count);
-        while words.len() < count {
+        let wanted = count.max(AHEAD.min(all as usize));
+        let mut words = Vec::with_capacity(wanted);
+        while words.len() < wanted {
             let from = (at + words.len() as u64) % all;
-            let some = (count - words.len()).min((all - from) as usize);
+            let some = (wanted - words.len()).min((all - from) as usize);
             words.extend(self.read_words(queue.ring + from * 4, some)?);
         }
-        Ok(words)
+        self.ahead = (at, words);
+        Ok(known(&self.ahead).unwrap_or_default())
     }
 
     /// The GPU's clock: 100 MHz.

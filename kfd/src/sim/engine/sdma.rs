@@ -85,11 +85,8 @@ impl Engine<'_> {
                     return Err(Halt::Wait);
                 }
             }
-            CONDITIONAL => {
-                if self.read_u32(address(1))? != word(3) {
-                    return Ok(u64::from(word(4) & 0x3fff));
-                }
-            }
+            CONDITIONAL if self.read_u32(address(1))? != word(3) => return Ok(u64::from(word(4) & 0x3fff)),
+            CONDITIONAL => {}
             ATOMIC => {
                 let (operation, source, compare) = (header >> 25, address(3), address(5));
                 let old = self.atomic(operation, address(1), source, compare)?;

@@ -65,15 +65,18 @@ impl World {
         self.smi_event(gpu, KFD_SMI_EVENT_VMFAULT, p, |pid, name| format!("{pid:x}:{name}"));
     }
 
-    /// A packet that the queue cannot go on from: the queue's error reason if its context save area names one, else a
-    /// hardware exception.
-    pub(crate) fn queue_error(&mut self, p: &mut Process, queue: &mut Queue, bus: &mut dyn Bus) {
+    /// A packet that the queue cannot go on from: for an enabled runtime the error reason that the context save area
+    /// names; else, unless the queue has told already, a hardware exception.
+    pub(crate) fn queue_error(&mut self, p: &mut Process, queue: &mut Queue, told: bool, bus: &mut dyn Bus) {
         let reason = 1u64 << (EC_QUEUE_PACKET_UNSUPPORTED - 1);
         queue.stopped = true;
         queue.exceptions |= reason;
         self.event_changes += 1;
+        if told {
+            return;
+        }
         let mut bytes = [0; size_of::<ContextSaveAreaHeader>()];
-        if queue.save_area != 0 && bus.read(Place::Host(queue.save_area), &mut bytes).is_ok() {
+        if p.runtime && queue.save_area != 0 && bus.read(Place::Host(queue.save_area), &mut bytes).is_ok() {
             let header: ContextSaveAreaHeader = from_caller(&bytes);
             let mut before = [0; 8];
             let at = Place::Host(header.err_payload_addr);
