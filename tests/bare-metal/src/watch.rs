@@ -228,7 +228,7 @@ pub fn addresses(place: usize, state: State, random: usize) -> [usize; 4] {
 /// The handler's look-up, by itself, so that its size can be measured.
 #[unsafe(no_mangle)]
 #[inline(never)]
-fn measured_query_pointer(snapshot: &Snapshot<'_>, address: usize) -> PointerInfo<'_> {
+fn measured_query_pointer<'g>(snapshot: &Snapshot<'g>, address: usize) -> PointerInfo<'g> {
     snapshot.query_pointer(address)
 }
 
