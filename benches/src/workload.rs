@@ -12,6 +12,7 @@ use std::hint::black_box;
 use std::mem::MaybeUninit;
 
 use hsakmt::Context;
+use hsakmt::context::ContextManager;
 use hsakmt::ctypes::HsaPointerInfo;
 use hsakmt_core::address::PageSize;
 use hsakmt_core::driver::{Driver, HostRange};
@@ -117,11 +118,13 @@ impl OpenContext {
         let driver = machine.open().map_err(|_| Error::Failed)?;
         context.open_with(|| Ok(Box::new(driver)))?;
         let mut open = OpenContext { context, addresses: Addresses::default() };
-        open.addresses = context.manage(|manager| {
+        let work = |manager: &mut ContextManager| {
             set_up(manager, &topology)?;
             let (buffers, host) = fill(manager, buffers, userptrs)?;
             Ok(Addresses::of(&buffers, &host))
-        })?;
+        };
+        // SAFETY: the work makes objects; the manager stays in its place.
+        open.addresses = unsafe { context.manage_mut(work) }?;
         Ok(open)
     }
 }

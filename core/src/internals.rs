@@ -29,7 +29,7 @@
 //! # let slot = unsafe { SLOTS.claim(NonZeroUsize::MIN) }.expect("two are free");
 //! SLOTS.release(slot, NonZeroUsize::MIN);
 //! ```
-//! 0 is a free slot's owner, and nobody's number:
+//! The owner word of a free slot is 0, so no owner has that number:
 //! ```compile_fail,E0308
 //! # use hsakmt_core::epoch::slots::{Fences, Slots};
 //! # static SLOTS: Slots<2, Fences> = Slots::new(Fences);

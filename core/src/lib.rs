@@ -1,7 +1,7 @@
-//! GPU memory bookkeeping whose look-ups wait for nobody.
+//! GPU memory bookkeeping with wait-free look-ups.
 //!
-//! Any address in; what it is out: kind of object, node, flags, CPU and GPU address, size, nodes it is registered to and
-//! mapped on, user data. That is `hsaKmtQueryPointerInfo` of AMD's user-mode thunk `libhsakmt`. Here it is a walk
+//! Given any address, returns the allocation that contains it: kind, node, flags, CPU and GPU address, size, nodes it is
+//! registered to and mapped on, user data. That is `hsaKmtQueryPointerInfo` of AMD's user-mode thunk `libhsakmt`. Here it is a walk
 //! through an immutable snapshot: no lock, no system call, no allocation, no retry.
 //!
 //! ```text

@@ -40,7 +40,7 @@ pub unsafe trait Memory {
     unsafe fn give(&mut self, block: NonNull<u8>, layout: Layout);
 }
 
-/// No memory: whoever asks makes do with what pools hold.
+/// A source that always fails; callers fall back to pooled nodes.
 pub(crate) struct Nothing;
 
 // SAFETY: no block is ever given.

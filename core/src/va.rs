@@ -25,7 +25,7 @@ use crate::pool::Memory;
 pub(crate) const HUGE_PAGE: usize = 2 << 20;
 
 /// Alignments whose last search is remembered.
-const CLASSES: usize = 16;
+const CLASSES: usize = 8;
 
 /// No free area fits, or no memory to note it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

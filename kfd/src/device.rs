@@ -32,6 +32,7 @@ use crate::uapi::*;
 
 mod arrays;
 mod render;
+mod scratch;
 #[cfg(test)]
 mod tests;
 mod transport;

@@ -1,7 +1,7 @@
 //! Which addresses of this process are in use: `/proc/self/maps`, read piece by piece.
 //!
 //! In: a range. Out: where the used addresses that reach into it end. What never happens: a heap allocation (the memory
-//! manager asks while it holds its lock), or an error: where the kernel does not say, the answer is that nobody knows.
+//! manager asks while it holds its lock), or an error where the kernel does not say.
 
 use hsakmt_core::address::Bounds;
 use rustix::fs::{Mode, OFlags};
@@ -91,7 +91,7 @@ mod tests {
         // Sixteen pages of which the first, the second and the fourth are in use.
         let base = space.reserve(request(16 * PAGE, None)).unwrap();
         let at = |page: usize| base + page * PAGE;
-        // SAFETY: reserved above, used by nobody.
+        // SAFETY: reserved above, and used by no one else.
         unsafe { space.release(at(2), PAGE) };
         // SAFETY: as above.
         unsafe { space.release(at(4), 12 * PAGE) };

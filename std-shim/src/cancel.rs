@@ -10,11 +10,28 @@ use core::ffi::c_int;
 /// `PTHREAD_CANCEL_DISABLE` of Linux's C libraries.
 const DISABLE: c_int = 1;
 
-unsafe extern "C" {
+// It may unwind: a thread of the asynchronous type that was cancelled meanwhile ends inside of the call that lets it.
+unsafe extern "C-unwind" {
     fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
 }
 
-/// Cancellation is off for this thread until it is dropped; stays of one thread nest.
+/// Runs `work` with cancellation off. `work` does not unwind.
+///
+/// Letting the thread be cancelled again may end it here, by a forced unwind. So neither this function nor a caller that it
+/// is inlined into has anything to drop or to catch.
+#[inline(always)]
+pub(crate) fn without<T: Copy>(work: impl FnOnce() -> T) -> T {
+    let mut before = DISABLE;
+    // SAFETY: a state that exists, and a place for the old one.
+    unsafe { pthread_setcancelstate(DISABLE, &raw mut before) };
+    let done = work();
+    // SAFETY: the state that was there. A forced unwind goes through frames without anything to drop: `T` is `Copy`, and
+    // `work` has been used up.
+    unsafe { pthread_setcancelstate(before, core::ptr::null_mut()) };
+    done
+}
+
+/// Cancellation is off for the thread that made it until it is dropped. Values of one thread nest.
 #[derive(Debug)]
 pub(crate) struct CancelOff {
     before: c_int,

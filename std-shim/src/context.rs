@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
 
 use hsakmt_core::address::PageSize;
 use hsakmt_core::error::{Error, Result};
-use hsakmt_core::manager::Manager;
+use hsakmt_core::manager::{Manager, Opened};
 use hsakmt_core::reader::Reader;
 use hsakmt_core::registry::Writer;
 
@@ -37,12 +37,15 @@ const KFD_MAJOR: u32 = 1;
 /// The memory manager of a context.
 pub type ContextManager = Manager<'static, Box<dyn Backend>, Threads, Mmap>;
 
+/// The writer of a context.
+type ContextWriter = Writer<'static, Threads, Mmap>;
+
 /// What only the holder of a shelf's lock touches.
 struct State {
-    /// The open channel's.
-    manager: Option<ContextManager>,
+    /// The open channel's. On the heap, so that opening and closing need little stack.
+    manager: Option<Box<ContextManager>>,
     /// A closed channel's writer: its memory stays, so that node lists given out stay readable.
-    parked: Option<Writer<'static, Threads, Mmap>>,
+    parked: Option<Box<ContextWriter>>,
     /// The minor version of the open channel's interface.
     kfd_minor: u32,
 }
@@ -78,6 +81,17 @@ pub struct Context {
     shelf: &'static Shelf,
 }
 
+/// A shelf that was taken for a context that has not opened yet; dropped, by an error or a panic, it is free again.
+struct Unopened(Option<&'static Shelf>);
+
+impl Drop for Unopened {
+    fn drop(&mut self) {
+        if let Some(shelf) = self.0 {
+            shelf.taken.store(0, Ordering::Release);
+        }
+    }
+}
+
 /// The shelf's lock, and the state behind it.
 struct Locked {
     _lock: Held,
@@ -105,7 +119,7 @@ impl Context {
         Context::new_secondary(open_kfd).map_err(|reason| reason.logged("hsaKmtOpenSecondaryKFDCtx"))
     }
 
-    /// The same on a channel of the caller's making.
+    /// As [`Context::open_secondary`], on a channel that the caller makes.
     pub fn open_secondary_with(channel: impl FnOnce() -> Result<Box<dyn Backend>>) -> Result<Context> {
         let opened = Context::new_secondary(|| Ok(channel()?));
         opened.map_err(|reason| reason.logged("hsaKmtOpenSecondaryKFDCtx"))
@@ -118,16 +132,14 @@ impl Context {
         let mut shelves = SHARED.shelves.iter().enumerate().skip(1);
         let (index, shelf) = shelves.find(|(_, shelf)| free(shelf)).ok_or(Error::NoMemory)?;
         let context = Context { index, shelf };
-        let opened = context.open_counted(|| {
+        let mut unopened = Unopened(Some(shelf));
+        context.open_counted(|| {
             let channel = channel()?;
             channel.create_process().map_err(Reason::CreateProcess)?;
             Ok(channel)
-        });
-        if opened.is_err() {
-            // Still this call's own: what did not open nobody closes.
-            shelf.taken.store(0, Ordering::Release);
-        }
-        opened.map(|()| context)
+        })?;
+        unopened.0 = None;
+        Ok(context)
     }
 
     /// Ends a secondary context with all its objects. [`Error::InvalidParameter`] for the primary, and for one that is
@@ -175,6 +187,11 @@ impl Context {
     }
 
     /// Opens `/dev/kfd`. Counted: [`Error::AlreadyOpened`] has counted too. Blocking.
+    ///
+    /// # Errors
+    /// [`Error::NotOpened`] if the file does not open, [`Error::Failed`] if the driver does not say which version of the
+    /// interface it speaks, [`Error::DriverMismatch`] if it is not version 1. The reason is logged;
+    /// [`Context::try_open_with`] returns it.
     #[doc(alias = "hsaKmtOpenKFD")]
     pub fn open(self) -> Result<()> {
         self.try_open_with(open_kfd).map_err(|reason| reason.logged("hsaKmtOpenKFD"))
@@ -216,24 +233,10 @@ impl Context {
             return Err(Reason::Mismatch { major, minor });
         }
         let opened = environment::at_open(minor, self.index != 0);
-        let page = PageSize::new(rustix::param::page_size()).unwrap_or(PageSize::FOUR_KIB);
-        let mut writer = match state.parked.take() {
-            Some(writer) => writer,
-            None => self.shelf.registry.writer(page, Mmap::new())?,
-        };
-        // Nothing is shown before all of it stands.
-        writer.close();
-        writer.limit_retired(environment::retired_limit());
         self.remember(&device.fds());
-        // An object that a close without memory has left behind is no object of this channel.
-        if writer.snapshot().iter().next().is_some()
-            && let Err(error) = writer.clear_objects()
-        {
-            self.remember(&[]);
-            state.parked = Some(writer);
-            return Err(error.into());
-        }
-        let mut manager = Manager::new(device, writer, opened)?;
+        let writer = self.writer(state)?;
+        let assembled = assemble(state, writer, device, opened);
+        let mut manager = assembled.inspect_err(|_| self.remember(&[]))?;
         // What is noted is another opening's, or a parent process's.
         let stands = snapshots::with(|table| (table.note_set_up(self.index, None), table.current()));
         let set_up = match stands.map(|(_, current)| current) {
@@ -243,13 +246,23 @@ impl Context {
         };
         if let Err(reason) = set_up {
             self.remember(&[]);
-            state.parked = Some(manager.into_parts().1);
+            park(state, manager);
             return Err(reason);
         }
         manager.show();
         state.manager = Some(manager);
         state.kfd_minor = minor;
         Ok(())
+    }
+
+    /// The writer of the last channel, or the context's first.
+    #[inline(never)]
+    fn writer(self, state: &mut State) -> Result<Box<ContextWriter>> {
+        if let Some(writer) = state.parked.take() {
+            return Ok(writer);
+        }
+        let page = PageSize::new(rustix::param::page_size()).unwrap_or(PageSize::FOUR_KIB);
+        Ok(Box::new(self.shelf.registry.writer(page, Mmap::new())?))
     }
 
     /// Closes once; the last close ends every object, gives their addresses back and closes the device. Blocking.
@@ -276,10 +289,8 @@ impl Context {
         if let Some(mut manager) = locked.state.manager.take() {
             manager.hide();
             manager.tear_down();
-            let (device, writer) = manager.into_parts();
-            locked.state.parked = Some(writer);
             self.remember(&[]);
-            drop(device);
+            park(locked.state, manager);
             // Of no use any more; the next opening does not look at it.
             drop(snapshots::with(|table| table.note_set_up(self.index, None)));
             // Whoever takes the shelf next waits for this lock before it opens.
@@ -304,10 +315,29 @@ impl Context {
         INHERITED[self.index].iter().zip(given).for_each(|(slot, fd)| slot.store(fd, Ordering::Relaxed));
     }
 
+    /// Calls `look` with the memory manager: what the context has, at one instant. Blocking: it waits for writers, and they
+    /// for it.
+    ///
+    /// # Errors
+    /// [`Error::NotOpened`], and what `look` returns.
+    pub fn inspect<T>(self, look: impl FnOnce(&ContextManager) -> Result<T>) -> Result<T> {
+        self.manage(|manager| look(manager))
+    }
+
+    /// Runs a verb of the memory manager that has no method here, for benchmarks.
+    ///
+    /// # Safety
+    /// The manager is not replaced or swapped with another context's: each has the descriptors that a forked child closes
+    /// noted beside it.
+    #[doc(hidden)]
+    pub unsafe fn manage_mut<T>(self, verb: impl FnOnce(&mut ContextManager) -> Result<T>) -> Result<T> {
+        self.manage(verb)
+    }
+
     /// One caller at a time: runs a verb of the memory manager. Blocking: it waits for other writers, and the verb may
     /// wait for the device.
     #[inline]
-    pub fn manage<T>(self, verb: impl FnOnce(&mut ContextManager) -> Result<T>) -> Result<T> {
+    pub(crate) fn manage<T>(self, verb: impl FnOnce(&mut ContextManager) -> Result<T>) -> Result<T> {
         self.manage_or(verb)
     }
 
@@ -328,15 +358,16 @@ impl Context {
     }
 
     /// Takes the lock. [`Error::Failed`] for a thread that has it already: a signal handler or an allocator hook that
-    /// interrupted a verb of its own thread would wait for itself. Nor does a thread wait that has another context's lock:
-    /// two such threads could wait for each other. A writer that panicked has given its lock back: it built its edit aside,
-    /// so what is published is whole.
+    /// interrupted a verb of its own thread would wait for itself. Nor does a thread wait that has another context's lock, or
+    /// that of the topology snapshots: two such threads could wait for each other. A writer that panicked has given its lock
+    /// back: it built its edit aside, so what is published is whole.
     #[inline(always)]
     fn lock(self) -> Result<Held> {
         // A fork must never find a lock taken that it does not wipe.
         SHARED.prepare();
         let me = thread::me().get();
-        let has_none = || SHARED.shelves.iter().all(|shelf| !shelf.lock.is_owned_by(me));
+        let has_none =
+            || !SHARED.snapshots.is_owned_by(me) && SHARED.shelves.iter().all(|shelf| !shelf.lock.is_owned_by(me));
         self.shelf.lock.take(me, has_none).ok_or(Error::Failed)
     }
 
@@ -367,6 +398,35 @@ impl Context {
     }
 }
 
+/// A manager that shows nothing before all of it stands. Out of line, as [`park`] and [`Context::writer`] are: each moves
+/// values of a few KiB, which are off the stack when it returns.
+#[inline(never)]
+fn assemble(
+    state: &mut State,
+    mut writer: Box<ContextWriter>,
+    device: Box<dyn Backend>,
+    opened: Opened,
+) -> Result<Box<ContextManager>> {
+    writer.close();
+    writer.limit_retired(environment::retired_limit());
+    // An object that a close without memory has left behind is no object of this channel.
+    if writer.snapshot().iter().next().is_some()
+        && let Err(error) = writer.clear_objects()
+    {
+        state.parked = Some(writer);
+        return Err(error);
+    }
+    Manager::new_boxed(device, writer, opened)
+}
+
+/// Ends a channel; its writer waits for the next one.
+#[inline(never)]
+fn park(state: &mut State, manager: Box<ContextManager>) {
+    let (device, writer) = manager.into_parts_boxed();
+    state.parked = Some(Box::new(writer));
+    drop(device);
+}
+
 /// Once per process, before anything in it is alive: closes what a parent had open. Whatever [`INHERITED`] says later is
 /// this process's own. [`Error::Failed`] for a signal handler that interrupted just this.
 fn part_from_parent() -> Result<()> {
@@ -374,7 +434,7 @@ fn part_from_parent() -> Result<()> {
     if SHARED.parted.load(Ordering::Acquire) == 1 {
         return Ok(());
     }
-    // Whoever has this lock waits for no other.
+    // No other lock is taken while this one is held.
     let _held = SHARED.parting.take(thread::me().get(), || true).ok_or(Error::Failed)?;
     if SHARED.parted.load(Ordering::Relaxed) == 0 {
         (0..CONTEXTS).for_each(close_fds);

@@ -11,7 +11,7 @@
 //! | [`context`], `lock` | open, close, fork; [`Context`] with every verb; the lock they take |
 //! | [`shared`] | the memory that readers touch and a fork wipes |
 //! | [`thread`] | a thread's reader slot |
-//! | [`system`], `snapshots`, `banks` | the topology snapshot and what is told of it |
+//! | [`system`], `snapshots`, `banks` | the topology snapshot, and what C callers read of it |
 //! | [`reason`] | why opening or Acquire was refused |
 //! | [`backend`] | `/dev/kfd`, or the simulated machine in this process |
 //! | [`memory`], `environment` | where blocks come from; the variables the library honours |

@@ -2,7 +2,7 @@
 //!
 //! In: what a device, a file or the memory manager said. Out: a line that names the file, the ioctl, the GPU and the error,
 //! and, where there is one, what helps; and the [`Error`] that the plain calls answer. What never happens: a refusal whose
-//! reason nobody can read. The plain calls log it (`HSAKMT_DEBUG_LEVEL` 3 or more shows it), the tool prints it.
+//! reason that is lost. The plain calls log it (`HSAKMT_DEBUG_LEVEL` 3 or more shows it), the tool prints it.
 
 use hsakmt_core::driver::Errno;
 use hsakmt_core::error::Error;

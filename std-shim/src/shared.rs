@@ -142,8 +142,8 @@ impl Membarrier {
         self.decide(offered && membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok());
     }
 
-    /// The first answer counts, and every thread waits for one before it has a slot or a lock: a filter may refuse one
-    /// thread what another gets, and readers and writers must not believe different answers.
+    /// The first answer counts, and every thread waits for one before it has a slot or a lock: seccomp
+    /// filters can differ per thread, and readers and writers must use one result.
     fn decide(&self, promised: bool) {
         let answer = if promised { PROMISED } else { REFUSED };
         let _ = self.registered.compare_exchange(0, answer, Ordering::Release, Ordering::Relaxed);

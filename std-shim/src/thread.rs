@@ -6,7 +6,7 @@
 //!
 //! | a slot comes back | how |
 //! |---|---|
-//! | when its thread has ended | whoever claims next, or begins a grace period, asks the kernel whether the thread exists (`free_abandoned`) |
+//! | when its thread has ended | the next claim or grace period asks the kernel whether the thread exists (`free_abandoned`) |
 //! | at a fork | the child's slots are wiped; its thread finds that the slot is not its own and claims again |
 //!
 //! A pthread key would tell when a thread ends, but pthread_setspecific(3) calls malloc for the 33rd key and those after
@@ -257,7 +257,7 @@ impl<'t> Mine<'t> {
     fn claim(self) -> Option<&'static ThreadSlot> {
         /// Relaxed: only a hint. Slow entries that do not search for a slot, since a search has just found none.
         static FULL: AtomicUsize = AtomicUsize::new(0);
-        /// As many.
+        /// What [`FULL`] begins at.
         const FULL_FOR: usize = 64;
         let owner = owner(self.number());
         let before = self.slot();
@@ -370,9 +370,10 @@ fn free_abandoned(used: &'static [ThreadSlot]) {
     SHARED.freeing.store(0, Ordering::Release);
 }
 
-/// Whether this process has no such thread any more. An error other than that is a thread that may live.
+/// Whether this process has no such thread any more. Any other error is taken for a thread that lives. The process is the one
+/// that [`Shared::prepare`](crate::shared::Shared::prepare) noted: a child that shares this memory has another number.
 fn has_ended(thread: u32) -> bool {
-    let process = rustix::process::getpid().as_raw_nonzero().get();
+    let process = SHARED.process.load(Ordering::Relaxed);
     // SAFETY: signal 0 is sent to no thread; the call only looks whether it could be.
     let sent = unsafe { libc::syscall(libc::SYS_tgkill, process, thread, 0) };
     sent == -1 && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)

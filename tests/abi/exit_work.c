@@ -5,22 +5,11 @@
  * do something are called with arguments that let them; of the rest, without a line here, only the answer NOT_IMPLEMENTED
  * is accepted. */
 #define _GNU_SOURCE
-#include "hsakmt/hsakmt.h"
-#include "hsakmt/hsakmtctx.h"
+#include "calls.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
-typedef long (*Entry)(long, long, long, long, long, long, long, long);
-
-static int wrong, registered;
-static const char *called[256];
-static int calls;
+static int registered;
 
 /* What the C++ ABI calls to have a function run at the end of a thread. */
 int __cxa_thread_atexit_impl(void (*function)(void *), void *argument, void *library) {
@@ -29,21 +18,12 @@ int __cxa_thread_atexit_impl(void (*function)(void *), void *argument, void *lib
     return 0;
 }
 
-struct call {
-    const char *name;
-    Entry entry;
-    long argument[8];
-    long status;
-};
-
 static void *run(void *argument) {
     struct call *call = argument;
-    long *a = call->argument;
-    call->status = (int)call->entry(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7]);
+    call->status = run_entry(call);
     return NULL;
 }
 
-/* Calls an entry on a fresh thread; -1 if that cannot be. */
 static long fresh(struct call call) {
     pthread_t thread;
     int before = registered;
@@ -60,116 +40,8 @@ static long fresh(struct call call) {
     return call.status;
 }
 
-static void expect(int line, long want, struct call call) {
-    long got = fresh(call);
-    called[calls++] = call.name;
-    if (want >= 0 && got != want) {
-        printf("line %d: %s: %ld instead of %ld\n", line, call.name, got, want);
-        wrong = 1;
-    }
-}
-
-/* A status of -1: any will do. */
-#define CALL(want, name, ...) expect(__LINE__, want, (struct call){#name, NULL, {__VA_ARGS__}, 0})
-/* The plain call, then its twin, which may find that the plain one has done it all. */
-#define BOTH(want, name, ...) \
-    (CALL(want, name, __VA_ARGS__), CALL(-1, name##Ctx, (long)primary, __VA_ARGS__))
-
-static HsaKFDContext *primary, *second;
-
-static void topology(void) {
-    static HsaNodeProperties node;
-    static HsaMemoryProperties banks[16];
-    static HsaCacheProperties caches[4];
-    static HsaIoLinkProperties links[4];
-    static HsaClockCounters clocks;
-    static HsaVersionInfo version;
-    HSAuint32 tiles[32], macros[16];
-    HsaGpuTileConfig config = {tiles, macros, 32, 16, 0, 0, 0, {0}};
-    CALL(0, hsaKmtGetVersion, (long)&version);
-    BOTH(0, hsaKmtGetNodeProperties, 1, (long)&node);
-    BOTH(0, hsaKmtGetNodeMemoryProperties, 1, node.NumMemoryBanks, (long)banks);
-    BOTH(0, hsaKmtGetNodeCacheProperties, 1, 0, 1, (long)caches);
-    BOTH(0, hsaKmtGetNodeIoLinkProperties, 1, 1, (long)links);
-    BOTH(0, hsaKmtGetClockCounters, 1, (long)&clocks);
-    BOTH(0, hsaKmtGetTileConfig, 1, (long)&config);
-}
-
-static void memory(void) {
-    static HsaPointerInfo info;
-    static HSAuint64 alternate, bytes, offset, size;
-    static HSAuint32 nodes[] = {1, 2};
-    static HsaSharedMemoryHandle handle;
-    static HsaGraphicsResourceInfo graphics;
-    static void *vram, *aligned, *shared;
-    static int file;
-    char *host = mmap(NULL, 0x4000, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    BOTH(0, hsaKmtAllocMemory, 1, 0x4000, 1, (long)&vram);
-    BOTH(0, hsaKmtAllocMemoryAlign, 1, 0x4000, 0x10000, 1, (long)&aligned);
-    BOTH(0, hsaKmtAvailableMemory, 1, (long)&bytes);
-    BOTH(0, hsaKmtQueryPointerInfo, (long)vram, (long)&info);
-    BOTH(0, hsaKmtSetMemoryUserData, (long)vram, 7);
-    BOTH(0, hsaKmtMapMemoryToGPU, (long)vram, 0x4000, (long)&alternate);
-    BOTH(0, hsaKmtMapMemoryToGPUNodes, (long)vram, 0x4000, (long)&alternate, 0, 1, (long)nodes);
-    BOTH(0, hsaKmtUnmapMemoryToGPU, (long)vram);
-    BOTH(0, hsaKmtShareMemory, (long)vram, 0x4000, (long)&handle);
-    BOTH(0, hsaKmtRegisterSharedHandle, (long)&handle, (long)&shared, (long)&size);
-    BOTH(0, hsaKmtRegisterSharedHandleToNodes, (long)&handle, (long)&shared, (long)&size, 1, (long)nodes);
-    BOTH(0, hsaKmtExportDMABufHandle, (long)vram, 0x4000, (long)&file, (long)&offset);
-    BOTH(0, hsaKmtRegisterGraphicsHandleToNodes, file, (long)&graphics, 2, (long)nodes);
-    BOTH(0, hsaKmtRegisterGraphicsHandleToNodesExt, file, (long)&graphics, 2, (long)nodes, 0);
-    BOTH(-1, hsaKmtUnmapGraphicHandle, 1, (long)graphics.MemoryAddress, 0x4000);
-    BOTH(0, hsaKmtRegisterMemory, (long)host, 0x1000);
-    BOTH(0, hsaKmtRegisterMemoryToNodes, (long)host + 0x1000, 0x1000, 2, (long)nodes);
-    BOTH(0, hsaKmtRegisterMemoryWithFlags, (long)host + 0x2000, 0x1000, 1 << 6);
-    BOTH(0, hsaKmtDeregisterMemory, (long)host);
-    BOTH(0, hsaKmtFreeMemory, (long)vram, 0x4000);
-}
-
-static void svm(void) {
-    static HSAint32 mode;
-    static HSA_SVM_ATTRIBUTE attributes[1] = {{HSA_SVM_ATTR_GRANULARITY, 9}};
-    void *host = mmap(NULL, 0x1000, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    BOTH(-1, hsaKmtSVMSetAttr, (long)host, 0x1000, 1, (long)attributes);
-    BOTH(-1, hsaKmtSVMGetAttr, (long)host, 0x1000, 1, (long)attributes);
-    BOTH(0, hsaKmtGetXNACKMode, (long)&mode);
-    BOTH(0, hsaKmtSetXNACKMode, 0);
-    BOTH(-1, hsaKmtReplaceAsanHeaderPage, (long)host);
-    BOTH(-1, hsaKmtReturnAsanHeaderPage, (long)host);
-}
-
-/* Every name that has no line above. */
-static void others(int count, char **names) {
-    for (int i = 0; i < count; i++) {
-        int known = 0;
-        for (int k = 0; k < calls; k++)
-            known |= !strcmp(names[i], called[k]);
-        if (!known && fresh((struct call){names[i], NULL, {0}, 0}) != HSAKMT_STATUS_NOT_IMPLEMENTED) {
-            printf("%s does something, and has no line in this test\n", names[i]);
-            wrong = 1;
-        }
-    }
-}
-
 int main(int count, char **names) {
-    static HsaSystemProperties system;
-    CALL(HSAKMT_STATUS_KERNEL_IO_CHANNEL_NOT_OPENED, hsaKmtAcquireSystemProperties, (long)&system);
-    CALL(0, hsaKmtOpenKFDCtx, (long)&primary);
-    CALL(HSAKMT_STATUS_KERNEL_ALREADY_OPENED, hsaKmtOpenKFD, 0);
-    BOTH(0, hsaKmtAcquireSystemProperties, (long)&system);
-    topology();
-    memory();
-    svm();
-    CALL(0, hsaKmtOpenSecondaryKFDCtx, (long)&second);
-    CALL(0, hsaKmtAcquireSystemPropertiesCtx, (long)second, (long)&system);
-    CALL(0, hsaKmtCloseSecondaryKFDCtx, (long)second);
-    BOTH(0, hsaKmtReleaseSystemProperties, 0);
-    /* Other nodes, so that everything is set up anew. */
-    if (!access("/dev/kfd-sim/next", F_OK))
-        BOTH(-1, hsaKmtAcquireSystemProperties, (long)&system);
-    CALL(0, hsaKmtCloseKFD, 0);
-    CALL(0, hsaKmtCloseKFDCtx, 0);
-    others(count - 1, names + 1);
+    call_every_entry(count - 1, names + 1);
     /* The count counts. */
     int before = registered;
     __cxa_thread_atexit_impl(NULL, NULL, NULL);

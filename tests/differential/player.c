@@ -29,7 +29,7 @@ int openings;
  *   user ADDRESS VALUE    share HANDLE ADDRESS SIZE   import SLOT HANDLE NODES|all  svm-set, svm-get ADDRESS SIZE LIST
  *   export ADDRESS SIZE SLOT|- NODES                  open close acquire release version fork ADDRESS
  *   node N  banks N COUNT  links N COUNT  tile N  xnack-get  xnack-set MODE  available NODE */
-static void call(struct player *p, const char *line)
+static void call_alone(struct player *p, const char *line)
 {
     char verb[24] = "", w1[64] = "", w2[64] = "", w3[64] = "", w4[64] = "", w5[64] = "", w6[64] = "";
     sscanf(line, "%23s %63s %63s %63s %63s %63s %63s", verb, w1, w2, w3, w4, w5, w6);
@@ -140,6 +140,29 @@ static void call(struct player *p, const char *line)
     else
         say(p, " what?");
     say(p, "\n");
+}
+
+/* Whether a call gives addresses back, or takes new ones. */
+static bool moves(const char *line)
+{
+    static const char *const verbs[] = {"alloc ", "free ", "register", "deregister ", "import ", "export "};
+    for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
+        if (!strncmp(line, verbs[i], strlen(verbs[i])))
+            return true;
+    return false;
+}
+
+/* Threads that run together take turns with calls that move addresses: else one may find, where its object has just gone,
+ * what another has just made there. */
+static void call(struct player *p, const char *line)
+{
+    static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
+    const bool alone = p->together && moves(line);
+    if (alone)
+        pthread_mutex_lock(&turn);
+    call_alone(p, line);
+    if (alone)
+        pthread_mutex_unlock(&turn);
 }
 
 static char *lines[MOST_LINES];

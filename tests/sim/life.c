@@ -359,6 +359,14 @@ static void crowd(void)
 	MUST(available(kfd) == all);
 }
 
+static void unknown(void)
+{
+	int kfd = open_kfd();
+	MUST(version(kfd) == 0);
+	FAILS(ioctl(kfd, _IO('K', 0x7f), NULL), ENOTTY);
+	MUST(version(kfd) == 0);
+}
+
 int main(int argc, char **argv)
 {
 	MUST(argc > 1);
@@ -372,6 +380,7 @@ int main(int argc, char **argv)
 	else if (!strcmp(argv[1], "files")) files();
 	else if (!strcmp(argv[1], "events")) events();
 	else if (!strcmp(argv[1], "crowd")) crowd();
+	else if (!strcmp(argv[1], "unknown")) unknown();
 	else MUST(!"a part by that name");
 	return 0;
 }

@@ -66,6 +66,11 @@ fn a_fork_leaves_the_child_a_topology_snapshot() {
 }
 
 #[test]
+fn a_handler_in_a_read_of_the_snapshot_waits_for_nobody() {
+    run("a_handler_in_a_read_of_the_snapshot_waits_for_nobody", &["--svm", "off"], "signal_snapshot.c");
+}
+
+#[test]
 fn a_forked_child_knows_nothing_of_what_its_parent_asked() {
     run("a_forked_child_knows_nothing_of_what_its_parent_asked", &["--svm", "off"], "fork_recent.c");
 }
@@ -99,19 +104,29 @@ fn without_membarrier_all_is_the_same() {
 
 #[test]
 fn case_97_a_first_query_in_a_handler_reaches_neither_malloc_nor_a_lock() {
-    const NAME: &str = "abi_machine::case_97_a_first_query_in_a_handler_reaches_neither_malloc_nor_a_lock";
+    const NAME: &str = "case_97_a_first_query_in_a_handler_reaches_neither_malloc_nor_a_lock";
+    // No keys, more than those that need no memory, and all that a process can have.
+    loaded_late(NAME, "first_query.c", &["0", "40", "2000"]);
+}
+
+#[test]
+fn case_44_an_allocator_that_queries_every_block_does_not_call_itself() {
+    loaded_late("case_44_an_allocator_that_queries_every_block_does_not_call_itself", "hook.c", &[""]);
+}
+
+/// Runs a program that loads the library by dlopen, once with each argument.
+fn loaded_late(name: &str, program: &str, arguments: &[&str]) {
     if let Some(reason) = sim::unavailable() {
-        return sim::skip(NAME, &reason);
+        return sim::skip(&format!("abi_machine::{name}"), &reason);
     }
     let folder = tempfile::tempdir().unwrap();
     let binary = folder.path().join("program");
     let include = format!("-I{}", prefix().join("include").display());
-    let flags = ["-O1", "-Wall", "-Werror", &include, "-pthread"];
-    succeed(Command::new("cc").args(flags).arg(source("first_query.c")).arg("-o").arg(&binary).arg("-ldl"));
+    let flags = ["-O1", "-fno-builtin", "-Wall", "-Werror", &include, "-pthread"];
+    succeed(Command::new("cc").args(flags).arg(source(program)).arg("-o").arg(&binary).arg("-ldl"));
     let library = prefix().join("lib/libhsakmt.so.1");
-    // No keys, more than those that need no memory, and all that a process can have.
-    for keys in ["0", "40", "2000"] {
-        succeed(sim::under(&["--svm", "off"], &binary).arg(&library).arg(keys));
+    for argument in arguments {
+        succeed(sim::under(&["--svm", "off"], &binary).arg(&library).arg(argument));
     }
 }
 
@@ -168,15 +183,36 @@ fn run(name: &str, options: &[&str], program: &str) {
 /// Each export on a thread of its own; also while everything is logged, and with SVM.
 #[test]
 fn no_entry_registers_work_for_the_end_of_its_thread() {
-    const NAME: &str = "no_entry_registers_work_for_the_end_of_its_thread";
+    every_entry("no_entry_registers_work_for_the_end_of_its_thread", "exit_work.c");
+}
+
+#[test]
+fn case_98_a_cancelled_thread_ends_after_the_entry_not_in_it() {
+    every_entry("case_98_a_cancelled_thread_ends_after_the_entry_not_in_it", "cancelled.c");
+}
+
+/// Where the entry lets cancellation through again a thread of the asynchronous type ends, inside of the entry.
+#[test]
+fn a_thread_that_may_end_anywhere_ends_after_the_work_of_the_entry() {
+    run("a_thread_that_may_end_anywhere_ends_after_the_work_of_the_entry", &["--svm", "off"], "cancelled_at_once.c");
+}
+
+/// The installed library: as built for users, symbols bound at start.
+#[test]
+fn case_94_no_entry_needs_more_than_half_of_the_smallest_stack() {
+    every_entry("case_94_no_entry_needs_more_than_half_of_the_smallest_stack", "stacks.c");
+}
+
+/// Runs a program that calls every export, on machines without and with SVM, and on one whose GPUs change.
+fn every_entry(name: &str, program: &str) {
     if let Some(reason) = sim::unavailable() {
-        return sim::skip(&format!("abi_machine::{NAME}"), &reason);
+        return sim::skip(&format!("abi_machine::{name}"), &reason);
     }
     let folder = tempfile::tempdir().unwrap();
     let binary = folder.path().join("program");
     // The program names the entries at run time only.
-    let flags = ["-Wall", "-Wextra", "-Werror", "-pthread", "-Wl,--no-as-needed"];
-    build_with(&prefix(), Link::Shared, &flags, &[&source("exit_work.c")], &binary);
+    let flags = ["-Wall", "-Wextra", "-Werror", "-pthread", "-Wl,--no-as-needed", "-Wl,-z,now"];
+    build_with(&prefix(), Link::Shared, &flags, &[&source(program)], &binary);
     let script = std::fs::read_to_string(workspace().join("std-shim/libhsakmt.ver")).unwrap();
     let names: Vec<&str> = script.lines().filter_map(|line| line.trim().strip_suffix(';')).collect();
     let names: Vec<&str> = names.into_iter().filter(|name| name.starts_with("hsaKmt")).collect();

@@ -205,7 +205,7 @@ fn a_secondary_context_without_room_to_reserve_is_refused_at_once() {
     let told = bench.run(&[], &[("HSA_RESERVE_SVM", "1"), ("HSAKMT_DEBUG_LEVEL", "3")]);
     assert_eq!((told.number("acquire"), told.number("second")), (0, ERROR));
     assert!(told.number("maps") < 600, "{} mappings", told.number("maps"));
-    assert!(told.errors.contains("no free address range of 4 GiB between 0x1000000 and"), "{}", told.errors);
+    assert!(told.errors.contains("no free address range of 4096 MiB between 0x1000000 and"), "{}", told.errors);
     // A page in the middle leaves the first context one half, and the second one a part of the other.
     let told = bench.run(&[], &[("HSA_RESERVE_SVM", "1"), ("HSAKMT_DEBUG_LEVEL", "3"), ("ROOM", "1")]);
     assert_eq!((told.number("second"), told.number("allocate")), (0, 0), "{}", told.errors);

@@ -199,3 +199,57 @@ fn graphics_buffers_come_over_with_their_metadata() {
         assert!(lines[at + 1].starts_with("type 3 node 1 "), "{}", lines[at + 1]);
     }
 }
+
+#[test]
+fn a_killed_supervisor_leaves_nothing_behind() {
+    need_supervisor!("a_killed_supervisor_leaves_nothing_behind");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut command = sim::under(&[], "sh");
+    command.args(["-c", "echo ready; read never"]).env("TMPDIR", folder.path());
+    command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+    let mut child = command.spawn().expect("kfd-sim starts");
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().expect("stdout")));
+    assert_eq!(lines.next().expect("a line").expect("read"), "ready");
+    let left = || std::fs::read_dir(folder.path()).expect("the folder").count();
+    assert_eq!(left(), 1);
+    child.kill().expect("SIGKILL is sent");
+    child.wait().expect("it ends");
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    while left() > 0 && std::time::Instant::now() < deadline {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    assert_eq!(left(), 0);
+}
+
+#[test]
+fn the_log_names_an_unknown_ioctl_by_its_number() {
+    need_supervisor!("the_log_names_an_unknown_ioctl_by_its_number");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let program = life(folder.path());
+    let log = folder.path().join("calls.jsonl");
+    let output = run(&["--log", &log.to_string_lossy()], &program, &["unknown"]);
+    assert!(output.status.success(), "{}", text(&output.stdout));
+    let unknown = logged(&log, "unknown");
+    assert_eq!((unknown.len(), &unknown[0]["result"]), (1, &"ENOTTY".into()));
+    assert_eq!(unknown[0]["request"], "0x4b7f");
+    assert_eq!(logged(&log, "version").len(), 2, "no other line repeats the call before");
+}
+
+#[test]
+fn queues_run_for_amds_runtime_and_a_dispatch_fails_clearly() {
+    const NAME: &str = "sim_supervisor::queues_run_for_amds_runtime_and_a_dispatch_fails_clearly";
+    need_supervisor!("queues_run_for_amds_runtime_and_a_dispatch_fails_clearly");
+    if !Path::new("/usr/include/hsa/hsa_ext_amd.h").exists() {
+        return sim::skip(NAME, "no libhsa-runtime-dev");
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let program = folder.path().join("queues");
+    let mut cc = Command::new("cc");
+    cc.args(["-O1", "-w"]).arg(workspace().join("tests/sim/queues.c")).arg("-o").arg(&program);
+    succeed(cc.arg("-lhsa-runtime64"));
+    let output = run(&[], "timeout", &["60", &program.to_string_lossy(), "dispatch"]);
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success() && out.ends_with("fine\n"), "{}: {out}{err}", output.status);
+    let lines = err.lines().filter(|line| line.contains("shader execution is not simulated"));
+    assert_eq!(lines.count(), 1, "{err}");
+}

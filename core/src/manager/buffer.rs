@@ -119,7 +119,7 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         Ok((handles, offset))
     }
 
-    /// Ends buffer objects that no reader has seen and nobody has mapped: undo, or the last close. Whether the device
+    /// Ends buffer objects that no reader has seen and that are not mapped: undo, or the last close. Whether the device
     /// refused none; there is no other answer to a refusal.
     pub(super) fn unmake(&mut self, handles: Handles) -> bool {
         let refused = handles.iter().filter(|handle| self.driver.free(*handle).is_err()).count();

@@ -11,7 +11,7 @@ use crate::address::{Bounds, PageSize};
 use crate::aperture::Aperture;
 use crate::array::Array;
 use crate::driver::ProcessApertures;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::node::{GpuId, NodeId};
 use crate::pool::Memory;
 use crate::va::VaSpace;
@@ -133,7 +133,7 @@ pub(super) enum SvmSpace {
 /// Bytes of what is known of `gpus`, in whole `grains`.
 #[cfg(not(loom))]
 pub(crate) const fn bytes_for(gpus: usize, grain: usize) -> usize {
-    crate::array::bytes_for::<Gpu>(gpus, grain)
+    crate::array::bytes_for::<Gpu>(gpus, grain) + crate::array::bytes_for::<GpuId>(gpus, grain)
 }
 
 impl SvmSpace {
@@ -178,7 +178,7 @@ pub(super) struct Machine {
     /// In topology order.
     pub(super) gpus: Array<Gpu>,
     /// In the kernel's aperture order.
-    pub(super) all: GpuList,
+    pub(super) all: Array<GpuId>,
     pub(super) svm: SvmSpace,
     pub(super) mem_handle: VaSpace,
 }
@@ -193,7 +193,7 @@ impl Machine {
             svm_api: opened.use_svm && !opened.secondary,
             options: Options::default(),
             gpus: Array::new(),
-            all: GpuList::new(),
+            all: Array::new(),
             svm: SvmSpace::None,
             mem_handle: VaSpace::empty(),
         }
@@ -208,7 +208,12 @@ impl Machine {
         memory: &mut impl Memory,
     ) -> Result<Machine> {
         let mut machine = Machine::blank(page, opened);
-        machine.gpus.reserve(nodes.iter().filter(|facts| facts.gpu_id != GpuId::NONE).count(), memory)?;
+        let gpus = nodes.iter().filter(|facts| facts.gpu_id != GpuId::NONE).count();
+        let room = machine.gpus.reserve(gpus, memory).and_then(|()| machine.all.reserve(gpus, memory));
+        if let Err(error) = room {
+            machine.free(memory);
+            return Err(error);
+        }
         machine.options = *options;
         machine.options.userptr_for_paged_mem &= !opened.secondary;
         machine.dgpu = nodes.iter().any(|node| node.cpu_cores == 0 && node.simds > 0);
@@ -241,6 +246,7 @@ impl Machine {
             gpu.scratch.into_iter().for_each(|scratch| scratch.pieces.free(memory));
         }
         self.gpus.free(memory);
+        self.all.free(memory);
         self.mem_handle.free(memory);
         self.svm.free(memory);
     }
@@ -263,13 +269,13 @@ impl Machine {
     /// links lead to. `false` for a GPU that the topology does not show.
     pub(super) fn adopt(&mut self, apertures: &ProcessApertures, nodes: &[NodeFacts<'_>]) -> Result<bool, SetUpError> {
         let Some(gpu) = self.gpus.iter_mut().find(|gpu| gpu.id == apertures.gpu) else { return Ok(false) };
-        if self.all.as_slice().contains(&gpu.id) {
+        if self.all.contains(&gpu.id) {
             return Err(SetUpError::ListedTwice(gpu.id));
         }
         gpu.lds = apertures.lds;
         gpu.scratch_aperture = apertures.scratch;
         let (id, node) = (gpu.id, gpu.node);
-        self.all.push(id)?;
+        self.all.push(id).map_err(|_| Error::NoMemory)?;
         let facts = usize::try_from(node.0).ok().and_then(|index| nodes.get(index));
         for to in facts.map_or(&[][..], |facts| facts.links_to) {
             if let Some(peer) = self.gpus.iter_mut().find(|gpu| gpu.node == *to)
@@ -281,7 +287,7 @@ impl Machine {
         Ok(true)
     }
 
-    /// The GPU that serves who has none of its own.
+    /// Default GPU for CPU nodes.
     pub(super) fn first(&self) -> Option<&Gpu> {
         self.gpus.first()
     }
@@ -296,7 +302,7 @@ impl Machine {
 
     /// Who an object on `node` is mapped to when nobody says: its GPU's peers, or all.
     pub(super) fn reach(&self, node: NodeId) -> &[GpuId] {
-        self.gpus.iter().find(|gpu| gpu.node == node).map_or(&self.all, |gpu| &gpu.peers).as_slice()
+        self.gpus.iter().find(|gpu| gpu.node == node).map_or(&*self.all, |gpu| gpu.peers.as_slice())
     }
 
     /// Bytes kept free around an area.
@@ -349,7 +355,7 @@ mod tests {
                 ProcessApertures { gpu: GpuId(gpu), lds: Bounds::EMPTY, scratch: Bounds::EMPTY, gpuvm: Bounds::EMPTY };
             assert_eq!(machine.adopt(&apertures, &nodes), Ok(gpu != 9));
         }
-        assert_eq!(machine.all.as_slice(), [GpuId(2), GpuId(1)]);
+        assert_eq!(*machine.all, [GpuId(2), GpuId(1)]);
         assert_eq!(machine.reach(NodeId(1)), [GpuId(1), GpuId(2)]);
         assert_eq!(machine.reach(NodeId(2)), [GpuId(2), GpuId(1)]);
         assert_eq!(machine.reach(NodeId(0)), [GpuId(2), GpuId(1)], "a CPU node: all GPUs");

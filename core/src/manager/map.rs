@@ -115,7 +115,7 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         }
         let registered = self.gpus(record.registered);
         let on_all = registered.iter().next().is_none();
-        let allowed = |gpu| if on_all { self.machine.all.as_slice().contains(&gpu) } else { registered.contains(gpu) };
+        let allowed = |gpu| if on_all { self.machine.all.contains(&gpu) } else { registered.contains(gpu) };
         if wanted.iter().any(|gpu| !allowed(*gpu)) {
             return Err(Error::Failed);
         }
@@ -169,13 +169,13 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         if !record.registered.is_empty() {
             return GpuList::collect(self.gpus(record.registered).iter());
         }
-        let gpus = if record.is_userptr() { self.machine.all.as_slice() } else { self.machine.reach(record.node) };
+        let gpus = if record.is_userptr() { &*self.machine.all } else { self.machine.reach(record.node) };
         GpuList::collect(gpus.iter().copied())
     }
 
     fn map_unknown(&mut self, host: Option<HostRange<'_>>) -> Result<Option<u64>> {
         if let Some(host) = host.filter(|_| self.machine.svm_api) {
-            let all = GpuList::collect(self.machine.all.as_slice().iter().copied())?;
+            let all = GpuList::collect(self.machine.all.iter().copied())?;
             return self.map_svm(host, all.as_slice()).map(Some);
         }
         if self.machine.dgpu { Err(Error::InvalidParameter) } else { Ok(None) }

@@ -112,8 +112,31 @@ impl<'r, V: Driver, D: Domain, M: Memory> Manager<'r, V, D, M> {
         if writer.snapshot().iter().next().is_some() {
             return Err(Error::AlreadyRegistered);
         }
+        Ok(Manager::over(driver, writer, opened))
+    }
+
+    /// [`Manager::new`] on the heap: the manager stands on the stack once, and not in a result as well.
+    ///
+    /// # Errors
+    /// As [`Manager::new`].
+    #[cfg(feature = "alloc")]
+    #[expect(clippy::boxed_local, reason = "from one place on the heap to another")]
+    pub fn new_boxed(
+        driver: V,
+        writer: alloc::boxed::Box<Writer<'r, D, M>>,
+        opened: Opened,
+    ) -> Result<alloc::boxed::Box<Self>> {
+        if writer.snapshot().iter().next().is_some() {
+            return Err(Error::AlreadyRegistered);
+        }
+        Ok(alloc::boxed::Box::new(Manager::over(driver, *writer, opened)))
+    }
+
+    /// `writer` holds no objects.
+    #[inline(always)]
+    fn over(driver: V, writer: Writer<'r, D, M>, opened: Opened) -> Self {
         let machine = Machine::blank(writer.layout().page, &opened);
-        Ok(Manager { driver, writer, ledger: Ledger::new(), machine, opened })
+        Manager { driver, writer, ledger: Ledger::new(), machine, opened }
     }
 
     /// The device, for questions that are none of the memory manager's business. It cannot be exchanged for another one:
@@ -168,10 +191,31 @@ impl<'r, V: Driver, D: Domain, M: Memory> Manager<'r, V, D, M> {
     pub fn into_parts(mut self) -> (V, Writer<'r, D, M>) {
         self.forget();
         let this = core::mem::ManuallyDrop::new(self);
-        // SAFETY: `this` is not used or dropped any more, so the driver is moved out once.
-        let driver = unsafe { core::ptr::read(&this.driver) };
+        // SAFETY: `this` is not used or dropped any more.
+        unsafe { this.parts() }
+    }
+
+    /// [`Manager::into_parts`] of a manager on the heap: it never stands on the stack, which may be small.
+    #[cfg(feature = "alloc")]
+    #[expect(unsafe_code, reason = "as in `into_parts`")]
+    pub fn into_parts_boxed(mut self: alloc::boxed::Box<Self>) -> (V, Writer<'r, D, M>) {
+        self.forget();
+        let this = alloc::boxed::Box::into_raw(self).cast::<core::mem::ManuallyDrop<Self>>();
+        // SAFETY: from `into_raw` a line ago, and `ManuallyDrop` has the layout of what it holds.
+        let this = unsafe { alloc::boxed::Box::from_raw(this) };
+        // SAFETY: `this` is not used any more, and its drop ends the box alone.
+        unsafe { this.parts() }
+    }
+
+    /// # Safety
+    /// The manager is neither used nor dropped after this.
+    #[inline(always)]
+    #[expect(unsafe_code, reason = "as in `into_parts`")]
+    unsafe fn parts(&self) -> (V, Writer<'r, D, M>) {
+        // SAFETY: by contract the driver is moved out once.
+        let driver = unsafe { core::ptr::read(&self.driver) };
         // SAFETY: as above, for the writer.
-        let writer = unsafe { core::ptr::read(&this.writer) };
+        let writer = unsafe { core::ptr::read(&self.writer) };
         (driver, writer)
     }
 

@@ -1,10 +1,11 @@
 //! Why set-up was refused: [`SetUpError`], the reason as it was where it arose.
 //!
 //! In: the step that failed, the GPU it was about, the device's error number. Out: a value without allocation, and a line
-//! of text. What never happens: a reason that is lost on the way to whoever prints it.
+//! of text. What never happens: a reason that is lost on the way to the log.
 
 use core::fmt;
 
+use super::reserve::RESERVE_LEAST;
 use crate::address::Bounds;
 use crate::aperture::MAX_NODES;
 use crate::driver::Errno;
@@ -44,7 +45,10 @@ pub enum SetUpError {
     #[error("the GPUs have no address range in common")]
     NoCommonRange,
     /// No part of the process's address space that the GPUs can use is free and large enough to reserve for SVM.
-    #[error("no free address range of 4 GiB between {:#x} and {:#x} to reserve for shared virtual memory", .0.base, .0.limit)]
+    #[error(
+        "no free address range of {} MiB between {:#x} and {:#x} to reserve for shared virtual memory",
+        RESERVE_LEAST >> 20, .0.base, .0.limit
+    )]
     NoRoom(Bounds),
     /// The topology has changed, and an object that is alive is on a node that names another GPU now, or none.
     #[error(

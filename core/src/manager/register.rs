@@ -120,6 +120,10 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
 
     fn register_userptr(&mut self, range: HostRange<'_>, how: How<'_>) -> Result<()> {
         let (address, size) = (range.address(), range.size());
+        // The find misses it where the layout routes the address to no userptr: in a reserved SVM range.
+        if let Some((aperture, record)) = self.writer.userptr_at(address, size) {
+            return self.register_again(aperture, record, how.gpus);
+        }
         let (gpu, node) = self.machine.first().map(|gpu| (gpu.id, gpu.node)).ok_or(Error::Failed)?;
         let aperture = self.svm_aperture(false)?;
         let page = self.page();

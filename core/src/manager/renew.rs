@@ -31,9 +31,11 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
     /// old set-up then goes on as before.
     #[doc(alias = "hsaKmtAcquireSystemProperties")]
     pub fn renew(&mut self, nodes: &[NodeFacts<'_>], options: &Options) -> Result<(), SetUpError> {
-        if !self.machine.ready {
-            return self.set_up(nodes, options);
-        }
+        if self.machine.ready { self.set_up_anew(nodes, options) } else { self.set_up(nodes, options) }
+    }
+
+    #[inline(never)]
+    fn set_up_anew(&mut self, nodes: &[NodeFacts<'_>], options: &Options) -> Result<(), SetUpError> {
         let page = self.page();
         let mut other = Machine::new(nodes, options, &self.opened, page, self.writer.memory())?;
         let kept = self.machine.reserved();
@@ -48,11 +50,12 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
     }
 
     /// Exchanges the set-up for `next`; then `next` is the old one.
+    #[inline(never)]
     fn change_over(&mut self, layout: Layout, next: &mut Machine) -> Result<(), SetUpError> {
         let alive = self.check_objects(&layout, next)?;
-        self.writer.reserve_layout(self.machine.gpus.len())?;
-        if let Err(error) = self.drop_mmio_pages().and_then(|()| self.writer.replace_layout(layout)) {
-            // There was memory a moment ago. What has ended is made again.
+        self.writer.reserve(1)?;
+        if let Err(error) = self.drop_mmio_pages().and_then(|()| self.writer.set_layout(layout)) {
+            // There was memory a moment ago. The pages that have ended are made again.
             self.make_mmio_pages();
             return Err(error.into());
         }
@@ -144,6 +147,7 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
     }
 
     /// Ends a machine that is not, or no longer, this manager's: its reserved range too, unless that is this manager's.
+    #[inline(never)]
     #[expect(unsafe_code, reason = "the end of a reserved range")]
     fn end_machine(&mut self, machine: Machine) {
         let whole = machine.reserved().filter(|whole| self.machine.reserved() != Some(*whole));

@@ -16,7 +16,7 @@ use crate::va::HUGE_PAGE;
 const RESERVE_LIMIT: u64 = (1 << 40) - 1;
 
 /// The smallest range worth having; where addresses are short, whatever the GPU has.
-const RESERVE_LEAST: u64 = if usize::BITS < 64 { HUGE_PAGE as u64 } else { 4 << 30 };
+pub(super) const RESERVE_LEAST: u64 = if usize::BITS < 64 { HUGE_PAGE as u64 } else { 4 << 30 };
 
 /// Places tried for one size. With nine sizes between 2^40 and 2^32 this bounds the driver calls of a search.
 const TRIES_PER_SIZE: u32 = 64;

@@ -13,6 +13,7 @@ use super::refused::SetUpError;
 use super::space::VaRange;
 use crate::address::Bounds;
 use crate::aperture::{Aperture, Layout, MAX_GPUVM, MAX_NODES};
+use crate::array::Array;
 use crate::driver::{Driver, HostMap, Partial, ProcessApertures};
 use crate::epoch::Domain;
 use crate::error::{Error, Result};
@@ -43,15 +44,13 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
     /// # Errors
     /// Says which step was refused; nothing has changed then.
     #[doc(alias = "hsaKmtAcquireSystemProperties")]
+    #[inline(never)]
     pub fn set_up(&mut self, nodes: &[NodeFacts<'_>], options: &Options) -> Result<(), SetUpError> {
         if self.machine.ready {
             return Ok(());
         }
-        let page = self.page();
-        let machine = Machine::new(nodes, options, &self.opened, page, self.writer.memory())?;
-        self.replace_machine(machine);
-        let planned = self.plan(nodes, None);
-        if let Err(error) = planned.and_then(|layout| Ok(self.writer.set_layout(layout)?)) {
+        self.make_machine(nodes, options)?;
+        if let Err(error) = self.publish_plan(nodes) {
             self.drop_svm();
             self.forget_machine();
             return Err(error);
@@ -61,16 +60,45 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         Ok(())
     }
 
+    /// The GPUs among `nodes`, without apertures. Out of line, as the next two steps are: each has values of a KiB or more on
+    /// the stack, which may be small.
+    #[inline(never)]
+    fn make_machine(&mut self, nodes: &[NodeFacts<'_>], options: &Options) -> Result<()> {
+        let machine = Machine::new(nodes, options, &self.opened, self.page(), self.writer.memory())?;
+        self.replace_machine(machine);
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn publish_plan(&mut self, nodes: &[NodeFacts<'_>]) -> Result<(), SetUpError> {
+        let layout = self.plan(nodes, None)?;
+        Ok(self.writer.set_layout(layout)?)
+    }
+
     /// Makes the apertures of `self.machine`, which knows its GPUs: the layout to publish. `kept` is a range that is
     /// reserved for SVM already. On an error the caller ends the machine, and its SVM range unless that is `kept`.
     pub(super) fn plan(&mut self, nodes: &[NodeFacts<'_>], kept: Option<Bounds>) -> Result<Layout, SetUpError> {
-        let mut layout = self.blank_layout(nodes)?;
         let none =
             ProcessApertures { gpu: GpuId::NONE, lds: Bounds::EMPTY, scratch: Bounds::EMPTY, gpuvm: Bounds::EMPTY };
-        let mut apertures = [none; MAX_NODES];
-        let count = self.driver.process_apertures(&mut apertures).map_err(SetUpError::Apertures)?;
+        // Not on the stack, which has 7 KiB less then.
+        let mut apertures = Array::filled(MAX_NODES, none, self.writer.memory())?;
+        let planned = self.plan_with(nodes, kept, &mut apertures);
+        apertures.free(self.writer.memory());
+        planned
+    }
+
+    #[inline(never)]
+    fn plan_with(
+        &mut self,
+        nodes: &[NodeFacts<'_>],
+        kept: Option<Bounds>,
+        apertures: &mut [ProcessApertures],
+    ) -> Result<Layout, SetUpError> {
+        let mut layout = self.blank_layout(nodes)?;
+        let count = self.driver.process_apertures(apertures).map_err(SetUpError::Apertures)?;
+        let known = apertures.get(..count).unwrap_or(apertures);
         let mut common = Common::default();
-        for known in apertures.iter().take(count) {
+        for known in known {
             if self.machine.adopt(known, nodes)? {
                 self.adopt_gpuvm(known, &mut common, &mut layout)?;
                 let gpu = known.gpu;
@@ -81,7 +109,7 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
             self.make_svm(common, nodes, kept)?;
         }
         self.write_svm(&mut layout);
-        self.set_policies(apertures.get(..count).unwrap_or(&apertures), &layout)?;
+        self.set_policies(known, &layout)?;
         self.make_mem_handle(&mut layout);
         Ok(layout)
     }
@@ -181,7 +209,7 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         let coherent = self.machine.options.disable_cache;
         for known in apertures {
             let canonical = CANONICAL_END.is_none_or(|end| known.gpuvm.limit < end);
-            if canonical && self.machine.all.as_slice().contains(&known.gpu) {
+            if canonical && self.machine.all.contains(&known.gpu) {
                 let refused = |errno| SetUpError::MemoryPolicy { gpu: known.gpu, errno };
                 self.driver.set_memory_policy(known.gpu, coherent, alternate).map_err(refused)?;
             }
@@ -213,6 +241,7 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
     }
 
     /// One page per GPU through which it can be told to flush, where it has none yet; a GPU that refuses it has none.
+    #[inline(never)]
     pub(super) fn make_mmio_pages(&mut self) {
         for index in 0..self.machine.gpus.len() {
             let without = self.machine.gpus.get(index).filter(|gpu| gpu.svm_needed && gpu.mmio.is_none());

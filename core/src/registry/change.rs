@@ -1,8 +1,8 @@
 //! What a writer changes: an object comes, is replaced or goes, or the layout is another.
 //!
 //! In: a record, or what finds one. Out: a version more, published. Each makes sure of its memory first (`reclaim`), so
-//! that a verb which has reserved cannot fail here. What never happens: two objects that start at one place, a key that
-//! no tree can hold, an object in one of its indexes only.
+//! that a verb which has reserved cannot fail here. What never happens: two objects that start at one place, two userptrs
+//! of one (address, size), a key that no tree can hold, an object in one of its indexes only.
 
 use super::Writer;
 use crate::aperture::{Aperture, Layout};
@@ -23,7 +23,9 @@ impl<D: Domain, M: Memory> Writer<'_, D, M> {
         if end.is_none() || record.size == 0 || (record.is_userptr() && user_end.is_none()) {
             return Err(Error::InvalidParameter);
         }
-        if self.find_start(aperture, record.start).is_some() {
+        // A second userptr of one key: a removal by key would leave the removed record in the index.
+        let twice = record.is_userptr() && self.userptr_at(record.cpu, record.size).is_some();
+        if twice || self.find_start(aperture, record.start).is_some() {
             return Err(Error::Failed);
         }
         self.top_up(1)?;
@@ -40,7 +42,7 @@ impl<D: Domain, M: Memory> Writer<'_, D, M> {
         self.replace_known(aperture, &record)
     }
 
-    /// The same for a verb that has just found the record and reserved.
+    /// As [`Writer::replace`], for a verb that has just found the record and reserved.
     pub(crate) fn replace_known(&mut self, aperture: Aperture, record: &Record) -> Result<()> {
         self.edit(aperture, record, |edit, root| edit.replace(root, record), |edit, root| edit.replace(root, record))
     }
@@ -94,20 +96,10 @@ impl<D: Domain, M: Memory> Writer<'_, D, M> {
     }
 
     /// Other bounds, page size or node table, with the objects kept. Publishes.
-    pub fn set_layout(&mut self, layout: Layout) -> Result<()> {
-        self.reserve_layout(0)?;
-        self.replace_layout(layout)
-    }
-
-    /// Makes `edits` edits and one [`Writer::replace_layout`] after them impossible to fail for want of memory.
-    pub(crate) fn reserve_layout(&mut self, edits: usize) -> Result<()> {
-        self.reserve_plain(edits.saturating_add(1))?;
-        self.top_up_layouts()
-    }
-
-    /// As [`Writer::set_layout`], for a verb that has reserved.
-    pub(crate) fn replace_layout(&mut self, mut layout: Layout) -> Result<()> {
+    pub fn set_layout(&mut self, mut layout: Layout) -> Result<()> {
         layout.settle();
+        self.reserve_plain(1)?;
+        self.top_up_layouts()?;
         let mut next = *self.version();
         let old = core::mem::replace(&mut next.layout, self.pools.layouts.make(layout).ok_or(Error::NoMemory)?);
         // SAFETY: from this pool; the version that used it is being replaced, and retired no later than its layout.

@@ -27,7 +27,7 @@ impl<D: Domain, M: Memory> Writer<'_, D, M> {
         self.locate(address, wanted).map(|(aperture, record)| (aperture, *record))
     }
 
-    /// The same without copying the record.
+    /// As [`Writer::find`], without copying the record.
     #[inline]
     pub(crate) fn locate(&self, address: usize, wanted: Wanted) -> Option<(Aperture, &Record)> {
         let (snapshot, layout) = (self.version(), self.layout());
@@ -80,6 +80,11 @@ impl<D: Domain, M: Memory> Writer<'_, D, M> {
             return None;
         }
         self.version().userptrs().smallest_at(address).map(|record| (Aperture::Svm, *record))
+    }
+
+    /// The userptr of exactly this host address and size, wherever the layout routes the address.
+    pub(crate) fn userptr_at(&self, address: usize, size: usize) -> Option<(Aperture, Record)> {
+        self.version().userptrs().exact(Key { address, size }).map(|record| (Aperture::Svm, *record))
     }
 
     /// The object of an address index that starts at `start`.

@@ -35,8 +35,8 @@ pub const RETIRED_LIMIT: usize = match () {
     _ => 256 << 10,
 };
 
-/// How often a write that may not pause tries to reclaim: crossbeam-epoch needs three attempts to end a period.
-const STALLED_ATTEMPTS: usize = 3;
+/// How often a write tries to reclaim before it pauses or fails: crossbeam-epoch needs three attempts to end a period.
+const ATTEMPTS: usize = 3;
 
 /// Periods that are begun when memory is short: as many as end the lists of the last publish, and one under way before.
 const EARLY_PERIODS: usize = KEEP_EPOCHS + 2;
@@ -157,7 +157,7 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
         self.reserve_plain(edits.saturating_add(Self::ENDING))
     }
 
-    /// The same without a thought for what may have to end later.
+    /// As [`Writer::reserve`], without room for ending an object later.
     pub(crate) fn reserve_plain(&mut self, edits: usize) -> Result<()> {
         self.reclaim_at_times();
         if self.over_limit {
@@ -166,7 +166,7 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
         self.top_up(edits)
     }
 
-    /// The same for one replacement, which needs less.
+    /// Reserves for one replacement, which needs less than other edits.
     pub(crate) fn reserve_in_place(&mut self) -> Result<()> {
         self.reclaim_at_times();
         if self.over_limit {
@@ -175,13 +175,13 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
         self.top_up_in_place()
     }
 
-    /// The same for one removal, which a stalled reader must not refuse.
+    /// Reserves for one removal. A stalled reader does not refuse it.
     pub(crate) fn reserve_removal(&mut self) -> Result<()> {
         self.reclaim_at_times();
         self.top_up_in_place()
     }
 
-    /// The same for verbs that end or unmap something, which a stalled reader must not refuse: they go on for as long as
+    /// Reserves for verbs that end or unmap something. A stalled reader does not refuse them: they work for as long as
     /// there is memory.
     pub(crate) fn reserve_to_end(&mut self, edits: usize) -> Result<()> {
         self.reclaim_at_times();
@@ -210,7 +210,7 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
         })
     }
 
-    /// The same for one replacement or removal. Succeeds after every insertion that did, however full the memory is,
+    /// As [`Writer::top_up`], for one replacement or removal. Succeeds after every insertion that did, however full the memory is,
     /// unless a reader holds what was replaced.
     pub(super) fn top_up_in_place(&mut self) -> Result<()> {
         if M::SCARCE && !self.at_hand_in_place() {
@@ -229,7 +229,7 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
         self.pools.nodes.hold(edits, height, userptrs) && self.versions_at_hand(edits)
     }
 
-    /// The same for [`Writer::grow_in_place`].
+    /// Whether [`Writer::grow_in_place`] has nothing to do.
     fn at_hand_in_place(&self) -> bool {
         let (height, userptrs) = (self.version().height(), self.version().userptrs.height());
         self.pools.nodes.hold_to_join(height, userptrs) && self.versions_at_hand(1)
@@ -274,14 +274,15 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
     /// Reclaims until less than the limit waits. Does not pause again after it has paused in vain.
     #[cold]
     fn wait_for_readers(&mut self) -> Result<()> {
-        for attempt in 0.. {
+        for attempt in 0_usize.. {
             self.reclaim();
             if !self.over_limit {
                 self.stalled = false;
                 return Ok(());
             }
-            let again = if self.stalled { attempt < STALLED_ATTEMPTS } else { self.grace.pause(attempt) };
-            if !again {
+            // A period that `reclaim` has just begun needs a few looks, and no time.
+            let waits = attempt.checked_sub(ATTEMPTS);
+            if waits.is_some_and(|waits| self.stalled || !self.grace.pause(waits)) {
                 break;
             }
         }

@@ -16,8 +16,9 @@ const OWN_ERROR: u8 = 125;
 /// Runs any program, unmodified, as if the machine had AMD GPUs.
 ///
 /// The kernel driver KFD is simulated behind the program's system calls: /dev/kfd, the render nodes and the topology
-/// in /sys appear, ioctls are answered with the kernel's own checks, buffers have real memory. There is no GPU:
-/// nothing submitted to a queue is executed.
+/// in /sys appear, ioctls are answered with the kernel's own checks, buffers have real memory, queues run
+/// copies, fills, barriers, waits, atomics and interrupts. Shaders are not executed: a dispatch ends its queue with an
+/// error and one line on stderr.
 #[derive(Parser, Debug)]
 #[command(version, after_long_help = EXAMPLES)]
 struct Arguments {

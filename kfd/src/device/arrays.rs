@@ -1,13 +1,15 @@
 //! The ioctls that carry arrays: GPU ids, apertures, tile configurations, SVM attributes.
 //!
-//! The arrays live on the stack, so that no call allocates while the memory manager holds its lock.
+//! Short arrays live on the stack, long ones in a mapping of their own ([`Scratch`]): no call allocates from the heap while
+//! the memory manager holds its lock, and none needs a large stack.
 
 use hsakmt_core::address::Bounds;
 use hsakmt_core::aperture::MAX_NODES;
 use hsakmt_core::driver::{Errno, HostRange, Partial, ProcessApertures, SvmAttribute as Attribute};
 use hsakmt_core::node::GpuId;
-use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
+use zerocopy::{FromBytes, IntoBytes};
 
+use super::scratch::Scratch;
 use super::{Arrays, Device, Transport, restart_ioctl};
 use crate::opcode::{self, Command, MAX_SVM_ATTRIBUTES};
 use crate::uapi::*;
@@ -43,10 +45,10 @@ pub(super) fn process_apertures<T: Transport>(
     device: &Device<T>,
     out: &mut [ProcessApertures],
 ) -> Result<usize, Errno> {
-    let mut apertures = [ProcessDeviceApertures::new_zeroed(); MAX_NODES];
     // There are no more nodes that anybody could ask about.
     let wanted = out.len().min(MAX_NODES);
-    let room = apertures.get_mut(..wanted).unwrap_or_default();
+    let mut room = Scratch::<ProcessDeviceApertures>::zeroed(wanted)?;
+    let room = &mut *room;
     let filled = if room.is_empty() { 0 } else { ask_apertures(device, room)? };
     for (to, from) in out.iter_mut().zip(room.iter().take(filled)) {
         *to = ProcessApertures {
@@ -126,46 +128,66 @@ impl<T: Transport> Device<T> {
     #[doc(alias = "AMDKFD_IOC_SVM")]
     pub fn svm_set(&self, range: HostRange<'_>, attributes: &[Attribute]) -> Result<(), Errno> {
         let (start, size) = (range.address() as u64, range.size() as u64);
-        self.svm(KFD_IOCTL_SVM_OP_SET_ATTR, start, size, attributes).map(|_| ())
+        with_words(attributes.len(), |words| {
+            self.svm(KFD_IOCTL_SVM_OP_SET_ATTR, start, size, attributes, words).map(|_| ())
+        })
     }
 
     /// Reads attributes of a range of shared virtual memory. The kernel replaces each value; of an attribute that asks
     /// for access it replaces the type.
     #[doc(alias = "AMDKFD_IOC_SVM")]
     pub fn svm_get(&self, start: u64, size: u64, attributes: &mut [Attribute]) -> Result<(), Errno> {
-        let answer = self.svm(KFD_IOCTL_SVM_OP_GET_ATTR, start, size, attributes)?;
-        for (to, from) in attributes.iter_mut().zip(answer.attributes) {
-            *to = Attribute { kind: from.kind, value: from.value };
-        }
-        Ok(())
+        with_words(attributes.len(), |words| {
+            let answer = self.svm(KFD_IOCTL_SVM_OP_GET_ATTR, start, size, attributes, words)?;
+            for (to, from) in attributes.iter_mut().zip(answer) {
+                *to = Attribute { kind: from.kind, value: from.value };
+            }
+            Ok(())
+        })
     }
 
-    fn svm(&self, op: u32, start: u64, size: u64, attributes: &[Attribute]) -> Result<SvmCall, Errno> {
-        let mut call = SvmCall {
-            args: SvmArgs { start_addr: start, size, op, nattr: attributes.len() as u32, attrs: [] },
-            attributes: [SvmAttribute::default(); MAX_SVM_ATTRIBUTES],
-        };
-        let Some(room) = call.attributes.get_mut(..attributes.len()) else { return Err(Errno::INVAL) };
+    /// The call, with its struct and the attributes behind it in `words`, which has room for both. The attributes as the
+    /// kernel left them.
+    fn svm<'w>(
+        &self,
+        op: u32,
+        start: u64,
+        size: u64,
+        attributes: &[Attribute],
+        words: &'w mut [u64],
+    ) -> Result<&'w [SvmAttribute], Errno> {
+        let bytes = size_of::<SvmArgs>() + size_of_val(attributes);
+        let request = Command::Svm.request_with_size(bytes).ok_or(Errno::INVAL)?;
+        let call = words.as_mut_bytes().get_mut(..bytes).ok_or(Errno::INVAL)?;
+        let (header, room) = call.split_at_mut_checked(size_of::<SvmArgs>()).ok_or(Errno::INVAL)?;
+        let args = SvmArgs { start_addr: start, size, op, nattr: attributes.len() as u32, attrs: [] };
+        args.write_to(header).map_err(|_| Errno::INVAL)?;
+        let room = <[SvmAttribute]>::mut_from_bytes(room).map_err(|_| Errno::INVAL)?;
         for (to, from) in room.iter_mut().zip(attributes) {
             *to = SvmAttribute { kind: from.kind, value: from.value };
         }
-        let bytes = size_of::<SvmArgs>() + size_of_val(attributes);
-        let request = Command::Svm.request_with_size(bytes).ok_or(Errno::INVAL)?;
-        let args = call.as_mut_bytes().get_mut(..bytes).ok_or(Errno::INVAL)?;
-        // SAFETY: the kernel reads and writes as many bytes as the request says: the struct and the attributes behind it.
-        // What GPUs may use from now on is of a `HostRange` (`svm_set`), or nothing more (`svm_get`).
-        restart_ioctl(Command::Svm, || unsafe { self.transport.update_sized(request, args) })?;
-        Ok(call)
+        // SAFETY: the kernel reads and writes as many bytes as the request says, which `call` has. What GPUs may use from now
+        // on is of a `HostRange` (`svm_set`), or nothing more (`svm_get`).
+        restart_ioctl(Command::Svm, || unsafe { self.transport.update_sized(request, call) })?;
+        let answer = call.get(size_of::<SvmArgs>()..).unwrap_or_default();
+        <[SvmAttribute]>::ref_from_bytes(answer).map_err(|_| Errno::INVAL)
     }
 }
 
-/// The SVM ioctl's struct with room for as many attributes as a request can carry.
-#[derive(FromBytes, IntoBytes, Immutable)]
-#[repr(C)]
-struct SvmCall {
-    args: SvmArgs,
-    attributes: [SvmAttribute; MAX_SVM_ATTRIBUTES],
+/// Room for the SVM ioctl with `attributes`: on the stack if they are few.
+fn with_words<T>(attributes: usize, call: impl FnOnce(&mut [u64]) -> Result<T, Errno>) -> Result<T, Errno> {
+    match attributes {
+        0..=FEW_ATTRIBUTES => call(&mut [0; SVM_HEADER + FEW_ATTRIBUTES]),
+        len if len <= MAX_SVM_ATTRIBUTES => call(&mut Scratch::zeroed(SVM_HEADER + len)?),
+        _ => Err(Errno::INVAL),
+    }
 }
+
+/// Attributes of a call that are kept on the stack: more than registering needs.
+const FEW_ATTRIBUTES: usize = 32;
+
+/// The SVM ioctl's struct in words.
+const SVM_HEADER: usize = size_of::<SvmArgs>() / size_of::<u64>();
 
 #[cfg(test)]
 mod tests {
@@ -210,7 +232,8 @@ mod tests {
 
     #[test]
     fn attributes_stand_right_behind_the_struct() {
-        assert_eq!(std::mem::offset_of!(SvmCall, attributes), size_of::<SvmArgs>());
-        assert!(size_of::<SvmCall>() <= opcode::MAX_SIZE);
+        assert_eq!(SVM_HEADER * size_of::<u64>(), size_of::<SvmArgs>());
+        assert_eq!(size_of::<SvmAttribute>(), size_of::<u64>());
+        assert!((SVM_HEADER + MAX_SVM_ATTRIBUTES) * size_of::<u64>() <= opcode::MAX_SIZE);
     }
 }

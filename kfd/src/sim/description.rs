@@ -190,6 +190,33 @@ impl Machine {
     }
 }
 
+impl Gpu {
+    /// SDMA engines, and those for XGMI links.
+    pub(crate) fn sdma_engines(&self) -> (u32, u32) {
+        (2, if self.xgmi { 3 } else { 0 })
+    }
+
+    /// Queues of one SDMA engine.
+    pub(crate) fn sdma_queues(&self) -> u32 {
+        8
+    }
+
+    /// Slots for global wave sync.
+    pub(crate) fn gws(&self) -> u32 {
+        if self.gfx_target_version >= 90000 { 64 } else { 0 }
+    }
+
+    /// The GPU uses the process's own addresses and page tables, as an APU before gfx9 does.
+    pub(crate) fn shares_addresses(&self) -> bool {
+        self.apu && self.gfx_target_version < 90000
+    }
+
+    /// Its internal memories are checked for errors.
+    pub(crate) fn sram_ecc(&self) -> bool {
+        matches!(self.gfx_target_version, 90008 | 90010 | 90402)
+    }
+}
+
 /// A GPU as its preset describes it; `index` settles its id.
 fn gpu(model: &str, index: usize) -> Option<Gpu> {
     let base = Gpu {

@@ -6,10 +6,15 @@
 //! process writes into a buffer, another finds at the same offset.
 
 use std::fmt;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{FallocateFlags, FlockOperation, MemfdFlags, Mode, OFlags};
 use rustix::io;
+
+use super::machine::PAGE;
+use super::machine::bus::RESTING;
+use super::machine::event::{EVENT_PAGE_AT, EVENT_PAGE_BYTES};
+use super::machine::memory::{DOORBELL_BYTES, doorbells_at};
 
 /// One of the simulated files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +70,16 @@ pub fn create(nonce: u64, file: DeviceFile, size: u64) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
+/// Lets the doorbells and the event page of a new `/dev/kfd` file rest.
+pub fn write_resting(file: impl AsFd, gpus: usize) -> io::Result<()> {
+    let page = [RESTING; PAGE as usize];
+    let write = |start: u64, size: u64| {
+        (0..size / PAGE).try_for_each(|index| rustix::io::pwrite(&file, &page, start + index * PAGE).map(drop))
+    };
+    (0..gpus).try_for_each(|gpu| write(doorbells_at(gpu), DOORBELL_BYTES))?;
+    write(EVENT_PAGE_AT, EVENT_PAGE_BYTES)
+}
+
 /// A second, independent opening of the same file.
 pub fn reopen(file: impl AsFd) -> io::Result<OwnedFd> {
     use std::os::fd::AsRawFd;
@@ -91,6 +106,11 @@ impl Watch {
         let watch = reopen(file)?;
         rustix::fs::flock(file, FlockOperation::LockShared)?;
         Ok(Watch(watch))
+    }
+
+    /// The file that is watched.
+    pub fn file(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 
     /// Whether the opening still exists.

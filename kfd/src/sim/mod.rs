@@ -13,6 +13,7 @@
 pub mod caller;
 pub mod description;
 pub mod embedded;
+pub mod engine;
 pub mod machine;
 pub mod maps;
 pub mod memfd;

@@ -5,8 +5,11 @@ use std::io;
 use super::machine::PAGE;
 use super::maps::Maps;
 
-/// The most ranges the kernel takes in one call (IOV_MAX); more pages than that are looked up in the process's maps.
-const TRIED: usize = 1024;
+/// The most ranges the kernel takes in one call (IOV_MAX).
+const AT_ONCE: usize = 1024;
+
+/// More pages than these (256 MiB) are looked up in the process's maps, whose cost grows with the mappings there are.
+const MOST_TRIED: u64 = 65_536;
 
 /// Whether this process may read another's memory at all. Some containers forbid it.
 pub(crate) fn allowed(pid: i32) -> io::Result<()> {
@@ -28,16 +31,29 @@ pub(crate) fn allowed(pid: i32) -> io::Result<()> {
 pub(crate) fn readable(pid: i32, address: u64, size: u64, maps: impl FnOnce() -> Maps) -> bool {
     let first = address & !(PAGE - 1);
     let pages = (address + size - first).div_ceil(PAGE);
-    if pages > TRIED as u64 {
+    if pages > MOST_TRIED {
         return maps().covers(first, address + size, |map| map.readable);
     }
-    let mut bytes = [0u8; TRIED];
-    let page = |index| libc::iovec { iov_base: (first + index * PAGE) as *mut libc::c_void, iov_len: 1 };
-    let remote: Vec<libc::iovec> = (0..pages).map(page).collect();
+    let mut done = 0;
+    while done < pages {
+        let count = (pages - done).min(AT_ONCE as u64);
+        if !pages_readable(pid, first + done * PAGE, count as usize) {
+            return false;
+        }
+        done += count;
+    }
+    true
+}
+
+/// Whether `count <= AT_ONCE` pages can be read.
+fn pages_readable(pid: i32, first: u64, count: usize) -> bool {
+    let mut bytes = [0u8; AT_ONCE];
+    let page = |index: usize| libc::iovec { iov_base: (first + index as u64 * PAGE) as *mut libc::c_void, iov_len: 1 };
+    let remote: Vec<libc::iovec> = (0..count.min(AT_ONCE)).map(page).collect();
     let local = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: remote.len() };
-    // SAFETY: the kernel writes at most `iov_len` = `remote.len()` <= TRIED bytes into `bytes`, and reads
+    // SAFETY: the kernel writes at most `iov_len` = `remote.len()` <= AT_ONCE bytes into `bytes`, and reads
     // `remote.len()` entries of `remote`; what those point at is never dereferenced here.
-    let count =
+    let read =
         unsafe { libc::process_vm_readv(pid, &raw const local, 1, remote.as_ptr(), remote.len() as libc::c_ulong, 0) };
-    u64::try_from(count) == Ok(pages)
+    usize::try_from(read) == Ok(count)
 }

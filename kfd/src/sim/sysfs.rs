@@ -27,6 +27,10 @@ pub const KFD_MAJOR: u32 = 509;
 
 /// Bit of the `capability` property: the SVM ioctl works.
 pub const CAPABILITY_SVM: u32 = 1 << 27;
+/// Its internal memories are checked for errors: `sramecc+`.
+pub const CAPABILITY_SRAM_ECC: u32 = 1 << 26;
+/// The firmware can debug: a runtime enables itself with RUNTIME_ENABLE.
+pub const CAPABILITY_DEBUG_FIRMWARE: u32 = 1 << 29;
 /// Doorbells are 8 bytes, and four watch points.
 const CAPABILITY_BASE: u32 = 0x2000 | 0x200 | 0x80;
 
@@ -66,6 +70,11 @@ impl Tree {
         self.generation += 1;
         fs::remove_dir_all(self.inside(&format!("{TOPOLOGY}/nodes")))?;
         self.write_topology(machine)
+    }
+
+    /// The directory.
+    pub fn root(&self) -> &Path {
+        self.root.path()
     }
 
     /// The topology below this tree, for a parser that takes a path.
@@ -259,7 +268,12 @@ fn properties(machine: &Machine, node: u32, gpu: Option<&Gpu>, banks: u32, links
     let cores = if node == 0 { machine.cpu_cores } else { 0 };
     let index = gpu.and_then(|gpu| machine.gpu_index(gpu.gpu_id)).unwrap_or(0);
     let of_gpu = |value: &dyn Fn(&Gpu) -> u64| gpu.map_or(0, value);
-    let capability = |gpu: &Gpu| u64::from(CAPABILITY_BASE | if gpu.svm { CAPABILITY_SVM } else { 0 });
+    let debug = machine.kfd_version >= (1, 13);
+    let capability = |gpu: &Gpu| {
+        let bit = |has: bool, bit: u32| if has { bit } else { 0 };
+        let debug = bit(debug && gpu.gfx_target_version >= 90000, CAPABILITY_DEBUG_FIRMWARE);
+        u64::from(CAPABILITY_BASE | bit(gpu.svm, CAPABILITY_SVM) | bit(gpu.sram_ecc(), CAPABILITY_SRAM_ECC) | debug)
+    };
     let lines: [(&str, u64); 38] = [
         ("cpu_cores_count", cores.into()),
         ("simd_count", of_gpu(&|gpu| gpu.simds.into())),
@@ -272,7 +286,7 @@ fn properties(machine: &Machine, node: u32, gpu: Option<&Gpu>, banks: u32, links
         ("max_waves_per_simd", of_gpu(&|_| 8)),
         ("lds_size_in_kb", of_gpu(&|_| 64)),
         ("gds_size_in_kb", 0),
-        ("num_gws", of_gpu(&|_| 64)),
+        ("num_gws", of_gpu(&|gpu| gpu.gws().into())),
         ("wave_front_size", of_gpu(&|gpu| gpu.wave_size.into())),
         ("array_count", of_gpu(&|_| 8)),
         ("simd_arrays_per_engine", of_gpu(&|_| 1)),
@@ -286,9 +300,9 @@ fn properties(machine: &Machine, node: u32, gpu: Option<&Gpu>, banks: u32, links
         ("domain", 0),
         ("drm_render_minor", of_gpu(&|_| Machine::render_minor(index).into())),
         ("hive_id", of_gpu(&|gpu| if gpu.xgmi { 0x5eed } else { 0 })),
-        ("num_sdma_engines", of_gpu(&|_| 2)),
-        ("num_sdma_xgmi_engines", of_gpu(&|gpu| if gpu.xgmi { 3 } else { 0 })),
-        ("num_sdma_queues_per_engine", of_gpu(&|_| 8)),
+        ("num_sdma_engines", of_gpu(&|gpu| gpu.sdma_engines().0.into())),
+        ("num_sdma_xgmi_engines", of_gpu(&|gpu| gpu.sdma_engines().1.into())),
+        ("num_sdma_queues_per_engine", of_gpu(&|gpu| gpu.sdma_queues().into())),
         ("num_cp_queues", of_gpu(&|_| 24)),
         ("max_engine_clk_fcompute", of_gpu(&|_| 1700)),
         ("local_mem_size", of_gpu(&|gpu| gpu.vram)),

@@ -108,7 +108,12 @@ impl Sources<'_> {
             system: Path::new("/sys/devices/system"),
             cpuinfo: Path::new("/proc/cpuinfo"),
             amdgpu_ids: Path::new("/usr/share/libdrm/amdgpu.ids"),
-            gpu: &|minor| Ok(RenderNode::open(minor)?.gpu_facts().ok()),
+            gpu: &|minor| {
+                let facts = RenderNode::open(minor)?.gpu_facts();
+                let facts =
+                    facts.inspect_err(|errno| log::debug!("/dev/dri/renderD{minor}: AMDGPU_INFO: error {}", errno.0));
+                Ok(facts.ok())
+            },
             variable: &|name| variable(name),
             svm_api,
         }

@@ -35,7 +35,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use hsakmt_core::error::{Error, Result};
 
-use crate::cancel::CancelOff;
+use crate::cancel;
 use crate::context::Context;
 use crate::status::Status;
 
@@ -44,7 +44,12 @@ use crate::status::Status;
 /// thread waits until the entry has returned.
 #[inline(always)]
 fn boundary<T: Into<Status>>(body: impl FnOnce() -> T) -> Status {
-    let _held = CancelOff::hold();
+    cancel::without(|| caught(body))
+}
+
+/// Out of line: a frame that catches panics would abort a forced unwind that begins after its end.
+#[inline(never)]
+fn caught<T: Into<Status>>(body: impl FnOnce() -> T) -> Status {
     prompt_boundary(body)
 }
 
@@ -75,7 +80,7 @@ macro_rules! entry {
             $(#[$doc])*
             #[allow(non_snake_case, reason = "the C names")]
             #[unsafe(no_mangle)]
-            extern "C" fn $name($($argument: $type),*) -> $crate::status::Status {
+            extern "C-unwind" fn $name($($argument: $type),*) -> $crate::status::Status {
                 $crate::capi::$boundary(move || $body)
             }
         )*

@@ -36,7 +36,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
 
 /// Why registered ranges may be unknown here.
 fn about_ranges(channel: &Channel) -> Option<&'static str> {
-    let facts = channel.context.manage(|manager| Ok((manager.is_dgpu(), manager.svm_api())));
+    let facts = channel.context.inspect(|manager| Ok((manager.is_dgpu(), manager.svm_api())));
     match facts {
         Ok((false, _)) => Some("userptr: this GPU shares the host's memory; registering it makes no object"),
         Ok((true, true)) => {

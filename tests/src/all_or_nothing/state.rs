@@ -60,7 +60,7 @@ impl State {
 
 /// Every object that a reader can find, with every field.
 fn published(context: Context) -> Vec<String> {
-    let all = context.manage(|manager| {
+    let all = context.inspect(|manager| {
         let objects = manager.writer().snapshot().iter();
         Ok(objects.map(|info| format!("{info:x?}")).collect::<Vec<_>>())
     });

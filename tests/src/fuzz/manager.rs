@@ -339,7 +339,7 @@ pub(super) struct Seen {
 
 /// Every object of a context.
 pub(super) fn objects(context: Context) -> Vec<Seen> {
-    let all = context.manage(|manager| {
+    let all = context.inspect(|manager| {
         let objects = manager.writer().snapshot().iter().map(|info| Seen {
             kind: info.kind,
             gpu: info.gpu_address as usize,

@@ -12,7 +12,7 @@ use crate::primitive::{AtomicUsize, Ordering, const_fn};
 
 /// What a slot's owner keeps beside it.
 pub trait Kept: Sync {
-    /// Of a slot that nobody has owned yet. All bits 0, where memory that a fork wipes must be as new.
+    /// The content of a slot that has had no owner. All bits are 0 where a fork wipes slots.
     const EMPTY: Self;
 }
 

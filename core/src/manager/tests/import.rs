@@ -58,7 +58,7 @@ fn graphics_statuses() {
     assert_eq!(m.register_graphics(fd(5), Some(&[]), false), Err(Error::InvalidParameter));
     assert_eq!(m.register_graphics(fd(5), Some(&[NodeId(9)]), false), Err(Error::InvalidNode));
     m.driver.dmabuf.as_mut().unwrap().0.gpu = GpuId(0x77);
-    assert_eq!(m.register_graphics(fd(5), Some(&[G1]), false), Err(Error::Failed), "a GPU nobody knows");
+    assert_eq!(m.register_graphics(fd(5), Some(&[G1]), false), Err(Error::Failed), "an unknown GPU");
     m.driver.dmabuf.as_mut().unwrap().0.gpu = GpuId(0x1001);
     for size in [0, u64::MAX, 1 << 60] {
         m.driver.dmabuf.as_mut().unwrap().0.size = size;

@@ -40,7 +40,7 @@ fn set_up_mmap_aperture() {
     assert!(layout.mmap && layout.dgpu);
     assert_eq!(layout.svm, Bounds::new(0x100_0000, (1 << 47) - 1));
     assert!(layout.svm_alt.is_empty());
-    assert_eq!(m.machine.all.as_slice(), [GpuId(0x1001), GpuId(0x1002)]);
+    assert_eq!(*m.machine.all, [GpuId(0x1001), GpuId(0x1002)]);
     assert_eq!(m.driver.kernel.policies.len(), 2);
     assert_eq!(m.driver.kernel.policies[0], (GpuId(0x1001), false, layout.svm));
     assert_eq!(m.driver.count("acquire_vm"), 2);

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::driver::Driver;
+use crate::error::Error;
 use crate::manager::SetUpError;
 
 /// Everything that the GPUs can reserve: up to 2^40.
@@ -74,4 +75,25 @@ fn a_driver_that_cannot_say_is_asked_a_bounded_number_of_times() {
     let mut boxed: Box<Fake> = Box::new(Fake::new(Vec::new()));
     boxed.kernel.reserved.insert(0x1000, P);
     assert_eq!(boxed.last_used(Bounds::new(0, 0x5000)), Some(0x1fff), "a boxed driver says what the driver says");
+}
+
+/// Inside of a reserved range no userptr is looked for, behind its end one is. A second object of the same key would stay
+/// in the userptr index when it ends, with node lists that are given back.
+#[test]
+fn host_memory_that_begins_in_the_reserved_range_is_registered_once() {
+    let mut m = Bench::reserved().start();
+    let SvmSpace::Reserved { whole, .. } = &m.machine.svm else { panic!("not reserved") };
+    let (host, behind) = (whole.limit + 1 - P, whole.limit + 1);
+    m.register_to_nodes(range(host, 2 * P), &[G1]).unwrap();
+    m.register_to_nodes(range(host, 2 * P), &[G1]).unwrap();
+    assert_eq!(m.register_to_nodes(range(host, 2 * P), &[G2]), Err(Error::AlreadyRegistered));
+    let found = query(&m, behind).unwrap();
+    assert_eq!(found.registered, [1]);
+    check(&m);
+    assert_eq!(m.deregister(found.gpu), Ok(()));
+    assert_eq!(query(&m, behind), Some(found.clone()), "registered once more");
+    assert_eq!(m.deregister(found.gpu), Ok(()));
+    assert_eq!(query(&m, behind), None);
+    assert_eq!(m.deregister(found.gpu), Err(Error::NotRegistered));
+    check(&m);
 }

@@ -45,7 +45,7 @@ fn nodes_become_gpu_ids_and_back() {
 
     m.driver.svm_answer = [0x77].to_vec();
     let mut asked = [attribute(0, 0)];
-    assert_eq!(m.svm_get_attributes(A, P, &mut asked), Err(Error::InvalidNode), "a GPU nobody knows");
+    assert_eq!(m.svm_get_attributes(A, P, &mut asked), Err(Error::InvalidNode), "an unknown GPU");
     assert_eq!(asked[0].value, 0);
     m.driver.svm_error = Some(PERM);
     assert_eq!(m.svm_set_attributes(range(A, P), &[]), Err(Error::Failed));

@@ -127,7 +127,7 @@ fn a_reader_that_stands_still_stops_writes_not_readers() {
     writer.reserve(1).unwrap();
 }
 
-/// A barrier that the kernel refuses until told otherwise.
+/// A barrier that the kernel refuses at first.
 #[derive(Default)]
 struct Refused(core::sync::atomic::AtomicBool);
 

@@ -50,11 +50,9 @@ impl Edit<'_> {
     ) -> Result<Child> {
         let other = if left.node == fresh.node { right.node } else { left.node };
         if height == 0 {
-            let (a, b) = (*leaf_of(left.node), *leaf_of(right.node));
-            let mut leaf = Fresh(fresh.node.leaf());
-            leaf.get().fill(a.used().iter().chain(b.used()), O::key);
+            merge_leaves::<O>(left.node, right.node, fresh.node);
             self.retire_leaf(other);
-            return Ok(summary_of_leaf::<O>(leaf.0));
+            return Ok(summary_of_leaf::<O>(fresh.node.leaf()));
         }
         let (a, b) = (*branch_of::<O::Beside>(left.node), *branch_of::<O::Beside>(right.node));
         let met = if joins { self.met::<O>(&a, &b, height)? } else { None };
@@ -78,19 +76,27 @@ impl Edit<'_> {
     /// `left` and `right` in a new node, and so on below where they met.
     fn combine<O: Order>(&mut self, left: Child, right: Child, height: usize) -> Result<Child> {
         if height == 0 {
-            let (a, b) = (*leaf_of(left.node), *leaf_of(right.node));
+            let (a, b) = (leaf_of(left.node), leaf_of(right.node));
             let leaf = self.new_leaf::<O>(a.used().iter().chain(b.used()))?;
             self.retire_leaf(left.node);
             self.retire_leaf(right.node);
             return Ok(leaf);
         }
-        let (a, b) = (*branch_of::<O::Beside>(left.node), *branch_of::<O::Beside>(right.node));
-        let met = self.met::<O>(&a, &b, height)?;
-        let branch = self.new_branch::<O>(side_by_side(&a, met, &b))?;
+        let (a, b) = (branch_of::<O::Beside>(left.node), branch_of::<O::Beside>(right.node));
+        let met = self.met::<O>(a, b, height)?;
+        let branch = self.new_branch::<O>(side_by_side(a, met, b))?;
         self.retire_branch::<O>(left.node);
         self.retire_branch::<O>(right.node);
         Ok(branch)
     }
+}
+
+/// The records of two leaves in one of them, `fresh`. Out of line, so that the copies are off the stack before anything is
+/// called.
+#[inline(never)]
+fn merge_leaves<O: Order>(left: NodePtr, right: NodePtr, fresh: NodePtr) {
+    let (a, b) = (*leaf_of(left), *leaf_of(right));
+    Fresh(fresh.leaf()).get().fill(a.used().iter().chain(b.used()), O::key);
 }
 
 /// The children of `a`, then those of `b`; `met` in place of the last and the first.

@@ -1,49 +1,115 @@
-//! Events: made, set, reset, waited for. A signal event has a slot on the process's event page; nothing here writes
-//! the page, since no simulated GPU signals.
+//! Events: created, set, reset, waited for. A signal event owns one slot of the process's event page.
 //!
-//! A wait that cannot be answered at once becomes a [`Wait`]: whoever carries the calls asks again after every
-//! SET_EVENT and at the deadline.
+//! A wait that cannot be answered at once becomes a [`Wait`] and a [`Waiter`]. As in the kernel, setting an event marks
+//! every waiter that waits for it at that moment, and an auto-reset event that has a waiter does not stay set. The front
+//! end asks again after every change and at the deadline, and abandons the wait if the thread is gone. What the GPU does
+//! to events is in `interrupt`.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use hsakmt_core::driver::Errno;
+use hsakmt_core::flags::IocFlags;
 use zerocopy::IntoBytes;
 
-use super::{Answer, PAGE, Process, ProcessId, World, typed};
+use super::bus::{Place, Poke, RESTING};
+use super::{Answer, PAGE, PERM, Process, ProcessId, World, typed};
 use crate::sim::caller::Caller;
 use crate::uapi::{
-    CreateEventArgs, DestroyEventArgs, EventData, HsaSignalEventData, KFD_IOC_EVENT_SIGNAL,
-    KFD_IOC_WAIT_RESULT_COMPLETE, KFD_IOC_WAIT_RESULT_FAIL, KFD_IOC_WAIT_RESULT_TIMEOUT, ResetEventArgs, SetEventArgs,
-    WaitEventsArgs, from_caller, overlay,
+    CreateEventArgs, DestroyEventArgs, EventData, HsaHwExceptionData, HsaMemoryExceptionData, HsaSignalEventData,
+    KFD_IOC_EVENT_DEBUG_EVENT, KFD_IOC_EVENT_HW_EXCEPTION, KFD_IOC_EVENT_MEMORY, KFD_IOC_EVENT_SIGNAL,
+    KFD_IOC_WAIT_RESULT_COMPLETE, KFD_IOC_WAIT_RESULT_FAIL, KFD_IOC_WAIT_RESULT_TIMEOUT, KFD_SIGNAL_EVENT_LIMIT,
+    ResetEventArgs, SetEventArgs, WaitEventsArgs, from_caller, overlay,
 };
 
-/// Slots on an event page.
-const SIGNAL_LIMIT: u32 = 4096;
-/// Other events are numbered from here.
+/// Events without a slot are numbered from here.
 const FIRST_OTHER: u32 = 0x4000_0000;
 /// Where the kfd file shows the event page of a process that did not bring one.
 pub(crate) const EVENT_PAGE_AT: u64 = 0x4000_0000;
+/// Bytes of a slot.
+pub(crate) const SLOT: u64 = 8;
+/// Bytes of that page.
+pub(crate) const EVENT_PAGE_BYTES: u64 = KFD_SIGNAL_EVENT_LIMIT as u64 * SLOT;
+/// More waits in one call than this are more memory than the kernel gives.
+const WAITS_LIMIT: u32 = KFD_SIGNAL_EVENT_LIMIT * 4;
 
+/// One event.
 #[derive(Debug)]
-struct Event {
-    signal: bool,
+pub(crate) struct Event {
+    pub(crate) kind: u32,
     auto_reset: bool,
     set: bool,
     age: u64,
+    pub(crate) memory: HsaMemoryExceptionData,
+    pub(crate) hardware: HsaHwExceptionData,
+}
+
+impl Event {
+    /// Whether it has a slot on the event page, which the GPU writes.
+    pub(crate) fn has_slot(&self) -> bool {
+        matches!(self.kind, KFD_IOC_EVENT_SIGNAL | KFD_IOC_EVENT_DEBUG_EVENT)
+    }
+}
+
+/// Where a process's event page is, and how many slots it has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Page {
+    pub(crate) place: Place,
+    pub(crate) slots: u32,
+}
+
+/// A call that waits.
+#[derive(Debug)]
+struct Waiter {
+    events: Vec<u32>,
+    /// Which of them were set since the call began.
+    activated: Vec<bool>,
+    /// One of them is gone.
+    lost: bool,
 }
 
 /// A process's events.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
-    page: bool,
-    list: BTreeMap<u32, Event>,
+    pub(crate) page: Option<Page>,
+    pub(crate) list: BTreeMap<u32, Event>,
+    waiters: BTreeMap<u64, Waiter>,
+    next_waiter: u64,
+}
+
+impl Events {
+    /// Sets an event and marks who waits for it.
+    pub(crate) fn set(&mut self, id: u32) {
+        let Some(event) = self.list.get_mut(&id) else { return };
+        let mut awaited = false;
+        for waiter in self.waiters.values_mut() {
+            for (mark, _) in waiter.activated.iter_mut().zip(&waiter.events).filter(|(_, event)| **event == id) {
+                awaited |= !*mark;
+                *mark = true;
+            }
+        }
+        event.age = event.age.checked_add(1).unwrap_or(2);
+        event.set = !event.auto_reset || !awaited;
+    }
+
+    /// Whether an event is set.
+    #[cfg(test)]
+    pub(crate) fn is_set(&self, id: u32) -> bool {
+        self.list.get(&id).is_some_and(|event| event.set)
+    }
+
+    /// Where an event's slot is.
+    pub(crate) fn slot(&self, id: u32) -> Option<Place> {
+        let page = self.page.filter(|page| id < page.slots)?;
+        Some(page.place.offset(u64::from(id) * SLOT))
+    }
 }
 
 /// A wait that sleeps.
 #[derive(Clone, Copy, Debug)]
 pub struct Wait {
     pub(crate) args: WaitEventsArgs,
+    waiter: u64,
     /// When it times out, if ever.
     pub deadline: Option<Instant>,
 }
@@ -51,48 +117,74 @@ pub struct Wait {
 impl World {
     pub(crate) fn create_event(&mut self, p: &mut Process, args: &mut CreateEventArgs) -> Result<(), Errno> {
         if args.event_page_offset != 0 {
-            if p.events.page {
-                return Err(Errno::INVAL);
-            }
-            self.gpu((args.event_page_offset >> 32) as u32)?;
-            let bo = p.bos.get(&args.event_page_offset).ok_or(Errno::INVAL)?;
-            if bo.size < PAGE {
-                return Err(Errno::INVAL);
-            }
-            p.events.page = true;
+            self.bring_page(p, args.event_page_offset)?;
         }
-        let signal = args.event_type == KFD_IOC_EVENT_SIGNAL;
-        let (first, last) = if signal { (1, SIGNAL_LIMIT - 1) } else { (FIRST_OTHER, u32::MAX - 1) };
+        let event = Event {
+            kind: args.event_type,
+            auto_reset: args.auto_reset != 0,
+            set: false,
+            age: 1,
+            memory: HsaMemoryExceptionData::default(),
+            hardware: HsaHwExceptionData::default(),
+        };
+        args.event_page_offset = 0;
         let taken = &p.events.list;
-        let id = (first..=last).find(|id| !taken.contains_key(id)).ok_or(Errno(libc::ENOSPC))?;
-        if signal {
-            if !p.events.page {
-                p.events.page = true;
-                args.event_page_offset = EVENT_PAGE_AT;
-            }
-            args.event_slot_index = id;
-        }
+        let id = if event.has_slot() {
+            let own = Page { place: Place::Kfd(EVENT_PAGE_AT), slots: KFD_SIGNAL_EVENT_LIMIT };
+            let page = *p.events.page.get_or_insert(own);
+            let id = (1..page.slots).find(|id| !taken.contains_key(id)).ok_or(Errno(libc::ENOSPC))?;
+            let place = page.place.offset(u64::from(id) * SLOT);
+            self.pokes.push(Poke { place, bytes: vec![RESTING; SLOT as usize] });
+            (args.event_page_offset, args.event_slot_index) = (EVENT_PAGE_AT, id);
+            id
+        } else {
+            (FIRST_OTHER..u32::MAX).find(|id| !taken.contains_key(id)).ok_or(Errno(libc::ENOSPC))?
+        };
         (args.event_id, args.event_trigger_data) = (id, id);
-        p.events.list.insert(id, Event { signal, auto_reset: args.auto_reset != 0, set: false, age: 1 });
+        p.events.list.insert(id, event);
+        Ok(())
+    }
+
+    /// Takes a buffer object of the process as its event page, and resets every slot.
+    fn bring_page(&mut self, p: &mut Process, handle: u64) -> Result<(), Errno> {
+        if p.events.page.is_some() {
+            return Err(Errno::INVAL);
+        }
+        let gpu = self.gpu((handle >> 32) as u32)?;
+        p.bound(gpu)?;
+        let bo = p.bos.get(&handle).ok_or(Errno::INVAL)?;
+        let memory = self.memories.get(&bo.memory).ok_or(Errno::INVAL)?;
+        if !memory.flags.intersects(IocFlags::VRAM | IocFlags::GTT) {
+            return Err(PERM);
+        }
+        if memory.size < PAGE {
+            return Err(Errno::INVAL);
+        }
+        let place = Place::Device { gpu: memory.gpu, offset: memory.offset };
+        let slots = (memory.size / SLOT).min(KFD_SIGNAL_EVENT_LIMIT.into()) as u32;
+        self.pokes.push(Poke { place, bytes: vec![RESTING; slots as usize * SLOT as usize] });
+        p.events.page = Some(Page { place, slots });
         Ok(())
     }
 
     pub(crate) fn destroy_event(&mut self, p: &mut Process, args: &mut DestroyEventArgs) -> Result<(), Errno> {
+        p.events.list.remove(&args.event_id).ok_or(Errno::INVAL)?;
+        for waiter in p.events.waiters.values_mut() {
+            waiter.lost |= waiter.events.contains(&args.event_id);
+        }
         self.event_changes += 1;
-        p.events.list.remove(&args.event_id).map(drop).ok_or(Errno::INVAL)
+        Ok(())
     }
 
     pub(crate) fn set_event(&mut self, p: &mut Process, args: &mut SetEventArgs) -> Result<(), Errno> {
-        let event = p.events.list.get_mut(&args.event_id).filter(|event| event.signal).ok_or(Errno::INVAL)?;
-        event.set = true;
+        signal(p, args.event_id)?;
+        p.events.set(args.event_id);
         self.event_changes += 1;
-        event.age += 1;
         Ok(())
     }
 
     pub(crate) fn reset_event(&self, p: &mut Process, args: &mut ResetEventArgs) -> Result<(), Errno> {
-        let event = p.events.list.get_mut(&args.event_id).filter(|event| event.signal).ok_or(Errno::INVAL)?;
-        event.set = false;
+        signal(p, args.event_id)?.set = false;
         Ok(())
     }
 
@@ -102,13 +194,16 @@ impl World {
             u32::MAX => None,
             milliseconds => Some(Instant::now() + Duration::from_millis(milliseconds.into())),
         };
-        let mut sleep = false;
+        let mut waiter = 0;
         let result = typed(bytes, |args: &mut WaitEventsArgs| {
-            let done = look(p, args, args.timeout == 0, caller)?;
-            sleep = !done;
-            Ok(())
+            args.wait_result = KFD_IOC_WAIT_RESULT_FAIL;
+            waiter = begin(p, args, caller)?;
+            finish(p, waiter, args, args.timeout == 0, caller)
         });
-        if sleep { Answer::Sleep(Wait { args, deadline }) } else { Answer::Done(result) }
+        match result {
+            Ok(()) if p.events.waiters.contains_key(&waiter) => Answer::Sleep(Wait { args, waiter, deadline }),
+            result => Answer::Done(result),
+        }
     }
 
     pub(crate) fn wait_again(
@@ -120,41 +215,93 @@ impl World {
     ) -> Answer {
         let Some(p) = self.processes.get_mut(&process) else { return Answer::Done(Err(Errno(libc::EINTR))) };
         let late = wait.deadline.is_some_and(|deadline| deadline <= Instant::now());
-        match look(p, args, late, caller) {
-            Ok(true) => Answer::Done(Ok(())),
-            Ok(false) => Answer::Sleep(wait),
-            Err(error) => Answer::Done(Err(error)),
+        match finish(p, wait.waiter, args, late, caller) {
+            Ok(()) if p.events.waiters.contains_key(&wait.waiter) => Answer::Sleep(wait),
+            result => Answer::Done(result),
+        }
+    }
+
+    /// Ends a sleeping wait whose thread is gone: it no longer takes part in what an event does.
+    pub fn abandon(&mut self, process: ProcessId, wait: Wait) {
+        if let Some(p) = self.processes.get_mut(&process) {
+            p.events.waiters.remove(&wait.waiter);
         }
     }
 }
 
-/// Looks whether a wait is over; `late` ends it in any case.
-fn look(p: &mut Process, args: &mut WaitEventsArgs, late: bool, caller: &mut dyn Caller) -> Result<bool, Errno> {
-    args.wait_result = KFD_IOC_WAIT_RESULT_FAIL;
-    if args.num_events > SIGNAL_LIMIT * 4 {
+/// An event that a process may set: others are the GPU's.
+fn signal(p: &mut Process, id: u32) -> Result<&mut Event, Errno> {
+    p.events.list.get_mut(&id).filter(|event| event.kind == KFD_IOC_EVENT_SIGNAL).ok_or(Errno::INVAL)
+}
+
+fn read_list(args: &WaitEventsArgs, caller: &mut dyn Caller) -> Result<Vec<EventData>, Errno> {
+    if args.num_events > WAITS_LIMIT {
         return Err(Errno::NOMEM);
     }
     let mut list = vec![EventData::default(); args.num_events as usize];
     caller.read(args.events_ptr, list.as_mut_slice().as_mut_bytes())?;
-    let mut ready = Vec::with_capacity(list.len());
+    Ok(list)
+}
+
+/// A new waiter, marked with what is set already. An auto-reset event ends being set here.
+fn begin(p: &mut Process, args: &WaitEventsArgs, caller: &mut dyn Caller) -> Result<u64, Errno> {
+    let list = read_list(args, caller)?;
+    let mut waiter = Waiter { events: Vec::new(), activated: Vec::new(), lost: false };
     for data in &list {
-        let event = p.events.list.get(&data.event_id).ok_or(Errno::INVAL)?;
+        let event = p.events.list.get_mut(&data.event_id).ok_or(Errno::INVAL)?;
         let known = data.signal_event_data().last_event_age;
-        ready.push(event.set || (event.signal && known != 0 && known != event.age));
-    }
-    let over = if args.wait_for_all != 0 { ready.iter().all(|ready| *ready) } else { ready.contains(&true) };
-    if !over && !list.is_empty() {
-        args.wait_result = KFD_IOC_WAIT_RESULT_TIMEOUT;
-        return Ok(late);
-    }
-    for (data, _) in list.iter_mut().zip(&ready).filter(|(_, ready)| **ready) {
-        let Some(event) = p.events.list.get_mut(&data.event_id) else { continue };
+        let aged = event.kind == KFD_IOC_EVENT_SIGNAL && known != 0 && known != event.age;
+        waiter.events.push(data.event_id);
+        waiter.activated.push(event.set || aged);
         event.set &= !event.auto_reset;
-        if event.signal && data.signal_event_data().last_event_age != 0 {
-            data.payload = overlay(&HsaSignalEventData { last_event_age: event.age });
-        }
     }
-    caller.write(args.events_ptr, list.as_slice().as_bytes())?;
-    args.wait_result = KFD_IOC_WAIT_RESULT_COMPLETE;
-    Ok(true)
+    p.events.next_waiter += 1;
+    p.events.waiters.insert(p.events.next_waiter, waiter);
+    Ok(p.events.next_waiter)
+}
+
+/// Ends a wait that is over, or, `late`, in any case; the waiter is then gone. Otherwise changes nothing.
+fn finish(
+    p: &mut Process,
+    id: u64,
+    args: &mut WaitEventsArgs,
+    late: bool,
+    caller: &mut dyn Caller,
+) -> Result<(), Errno> {
+    let waiter = p.events.waiters.get(&id).ok_or(Errno(libc::EINTR))?;
+    let complete = match args.wait_for_all {
+        0 => waiter.events.is_empty() || waiter.activated.contains(&true),
+        _ => !waiter.activated.contains(&false),
+    };
+    args.wait_result = KFD_IOC_WAIT_RESULT_TIMEOUT;
+    if !(waiter.lost || complete || late) {
+        return Ok(());
+    }
+    let Some(waiter) = p.events.waiters.remove(&id) else { return Ok(()) };
+    args.wait_result = KFD_IOC_WAIT_RESULT_FAIL;
+    if waiter.lost {
+        return Err(Errno(libc::EIO));
+    }
+    if complete {
+        copy_data(p, &waiter, args, caller)?;
+    }
+    args.wait_result = if complete { KFD_IOC_WAIT_RESULT_COMPLETE } else { KFD_IOC_WAIT_RESULT_TIMEOUT };
+    Ok(())
+}
+
+/// Writes what the events brought into the caller's list.
+fn copy_data(p: &Process, waiter: &Waiter, args: &WaitEventsArgs, caller: &mut dyn Caller) -> Result<(), Errno> {
+    let mut list = read_list(args, caller)?;
+    for ((data, id), _) in list.iter_mut().zip(&waiter.events).zip(&waiter.activated).filter(|(_, mark)| **mark) {
+        let event = p.events.list.get(id).ok_or(Errno::INVAL)?;
+        data.payload = match event.kind {
+            KFD_IOC_EVENT_MEMORY => overlay(&event.memory),
+            KFD_IOC_EVENT_HW_EXCEPTION => overlay(&event.hardware),
+            KFD_IOC_EVENT_SIGNAL if data.signal_event_data().last_event_age != 0 => {
+                overlay(&HsaSignalEventData { last_event_age: event.age })
+            }
+            _ => data.payload,
+        };
+    }
+    caller.write(args.events_ptr, list.as_slice().as_bytes())
 }

@@ -81,6 +81,12 @@ impl AddressSpace {
         (*end >= first).then_some(*handle)
     }
 
+    /// The mapping that has an address: its first and last address, and the handle.
+    pub(crate) fn find(&self, address: u64) -> Option<(u64, u64, u64)> {
+        let (first, (last, handle)) = self.0.range(..=address).next_back()?;
+        (*last >= address).then_some((*first, *last, *handle))
+    }
+
     pub(crate) fn insert(&mut self, first: u64, last: u64, handle: u64) -> Result<(), Errno> {
         if !first.is_multiple_of(PAGE) || last < first || self.overlapping(first, last).is_some() {
             return Err(Errno::INVAL);
@@ -94,9 +100,15 @@ impl AddressSpace {
     }
 }
 
-/// Where the kfd file shows the MMIO page, and the doorbells, of the n-th GPU.
+/// Where the kfd file shows the MMIO page of the n-th GPU.
 pub(crate) const MMIO_AT: u64 = 0x1000_0000;
-pub(crate) const DOORBELLS_AT: u64 = 0x2000_0000;
+
+/// Where the kfd file shows the doorbells of the n-th GPU. The thunk up to 5.2 takes the low 32 bits of a doorbell's
+/// offset for the place in the page, and the rest for the page.
+pub(crate) const fn doorbells_at(gpu: usize) -> u64 {
+    (gpu as u64 + 1) << 32
+}
+
 /// Bytes of doorbells per process and GPU.
 pub(crate) const DOORBELL_BYTES: u64 = 8192;
 
@@ -196,7 +208,7 @@ impl World {
         if memory.flags.contains(IocFlags::MMIO_REMAP) {
             MMIO_AT + memory.gpu as u64 * PAGE
         } else if memory.flags.contains(IocFlags::DOORBELL) {
-            DOORBELLS_AT + memory.gpu as u64 * DOORBELL_BYTES
+            doorbells_at(memory.gpu)
         } else {
             memory.offset
         }
@@ -332,6 +344,9 @@ impl World {
             let gpu = self.any_gpu(*id)?;
             if bo.mapped & (1 << gpu) == 0 {
                 return Err(Errno::INVAL);
+            }
+            if p.queues.holds(gpu, args.handle) {
+                return Err(BUSY);
             }
             bo.mapped &= !(1 << gpu);
             if let Some(on) = p.gpus.get_mut(gpu) {

@@ -11,7 +11,9 @@
 //! ```
 //! A buffer object is a process's handle on a *memory*; dmabufs and IPC names are further handles on the same memory,
 //! and the last one to go frees it. Files: `setup` (version, apertures, clocks), `memory` (objects and mappings),
-//! `share` (dmabuf, IPC), `svm`, `event`, `queue`, `fault`, `holdings` (all of it, for tests).
+//! `share` (dmabuf, IPC), `svm`, `event`, `queue` and `queue_check`, `interrupt` (what the GPU tells the kernel), `tools`,
+//! `fault`, `holdings` (all of it, for tests). [`bus`] is how the GPU reaches memory; its packets are
+//! [`crate::sim::engine`]'s.
 //!
 //! What is simplified: handles are not used twice; userptr ranges need only be readable; the SVM ranges of memory
 //! that was unmapped are found out late (no one tells this kernel of munmap).
@@ -29,24 +31,30 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::caller::Caller;
 use super::description::Machine;
+use super::engine::Note;
 use crate::opcode::{self, Command};
 use crate::uapi;
 
-mod event;
+pub mod bus;
+pub(crate) mod event;
 mod fault;
 mod holdings;
-mod memory;
+pub(crate) mod interrupt;
+pub(crate) mod memory;
 mod process;
-mod queue;
+pub(crate) mod queue;
+pub(crate) mod queue_check;
 mod setup;
 mod share;
 mod svm;
+mod tools;
 
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod twin;
 
+use bus::Poke;
 pub use event::Wait;
 pub use fault::{Faults, errno_from_name, errno_name, short_name};
 pub use memory::{Memory, MemoryId};
@@ -141,6 +149,9 @@ pub struct World {
     pub trace: Option<Trace>,
     pub(crate) lists: Vec<(&'static str, Vec<u32>)>,
     freed: Vec<Freed>,
+    pub(crate) sampling: HashMap<usize, tools::Sampling>,
+    pub(crate) pokes: Vec<Poke>,
+    pub(crate) notes: Vec<Note>,
     nonce: u64,
 }
 
@@ -168,6 +179,9 @@ impl World {
             trace: None,
             lists: Vec::new(),
             freed: Vec::new(),
+            sampling: HashMap::new(),
+            pokes: Vec::new(),
+            notes: Vec::new(),
             nonce,
         }
     }
@@ -201,6 +215,7 @@ impl World {
 
     /// A process ends, mapped buffers or not.
     pub fn close(&mut self, process: ProcessId) {
+        self.end_sampling(process);
         if let Some(process) = self.processes.remove(&process) {
             for (_, bo) in process.bos {
                 self.drop_bo(bo);
@@ -211,6 +226,23 @@ impl World {
     /// What became free since the last call: its pages may be dropped.
     pub fn take_freed(&mut self) -> Vec<Freed> {
         std::mem::take(&mut self.freed)
+    }
+
+    /// What the last ioctl leads the front end to write.
+    pub fn take_pokes(&mut self) -> Vec<Poke> {
+        std::mem::take(&mut self.pokes)
+    }
+
+    /// What queues stopped since the last call, and why.
+    pub fn take_notes(&mut self) -> Vec<Note> {
+        std::mem::take(&mut self.notes)
+    }
+
+    /// Says which process of the host it is, for what names it.
+    pub fn name_process(&mut self, process: ProcessId, pid: u32, name: &str) {
+        if let Some(process) = self.processes.get_mut(&process) {
+            (process.pid, process.name) = (pid, name.into());
+        }
     }
 
     /// The buffer objects of a process, by handle.
@@ -232,6 +264,8 @@ impl World {
 
     /// Answers one ioctl, argument and all.
     pub fn ioctl(&mut self, process: ProcessId, request: u32, argument: u64, caller: &mut dyn Caller) -> Answer {
+        // A call that no command answers leaves no trace.
+        self.trace = None;
         let (_, number, given) = opcode::parts(request.into());
         let Some(command) = Command::from_number(number) else { return Answer::Done(Err(Errno::NOTTY)) };
         let mut bytes = vec![0; given.max(command.size())];
@@ -287,13 +321,21 @@ impl World {
             return Answer::Done(Err(error));
         }
         let Some(mut state) = self.processes.remove(&process) else { return Answer::Done(Err(BADF)) };
-        let answer = self.dispatch(&mut state, command, bytes, caller);
+        self.pokes.clear();
+        let answer = self.dispatch(process, &mut state, command, bytes, caller);
         self.processes.insert(process, state);
         answer
     }
 
     /// The table: one line per ioctl. `p` is taken out of the world while its own call runs.
-    fn dispatch(&mut self, p: &mut Process, command: Command, bytes: &mut [u8], caller: &mut dyn Caller) -> Answer {
+    fn dispatch(
+        &mut self,
+        of: ProcessId,
+        p: &mut Process,
+        command: Command,
+        bytes: &mut [u8],
+        caller: &mut dyn Caller,
+    ) -> Answer {
         Answer::Done(match command {
             Command::GetVersion => typed(bytes, |args| self.get_version(args)),
             Command::GetProcessApertures => typed(bytes, |args| self.get_apertures(args)),
@@ -325,20 +367,18 @@ impl World {
             Command::CreateQueue => typed(bytes, |args| self.create_queue(p, args)),
             Command::UpdateQueue => typed(bytes, |args| self.update_queue(p, args)),
             Command::DestroyQueue => typed(bytes, |args| self.destroy_queue(p, args)),
-            Command::SetCuMask => typed(bytes, |args| self.set_cu_mask(p, args)),
+            Command::SetCuMask => typed(bytes, |args| self.set_cu_mask(p, args, caller)),
             Command::AllocQueueGws => typed(bytes, |args| self.alloc_gws(p, args)),
             Command::CreateProcess => return self.secondary(p),
             Command::DbgRegisterDeprecated
             | Command::DbgUnregisterDeprecated
             | Command::DbgAddressWatchDeprecated
             | Command::DbgWaveControlDeprecated => Err(PERM),
-            Command::GetQueueWaveState
-            | Command::SmiEvents
-            | Command::CriuOp
-            | Command::DbgTrap
-            | Command::CrossMemoryCopy
-            | Command::RlcSpm
-            | Command::PcSample => Err(Errno::NOTTY),
+            Command::GetQueueWaveState => typed(bytes, |args| self.wave_state(p, args, caller)),
+            Command::SmiEvents => typed(bytes, |args| self.smi_events(p, args, caller)),
+            Command::RlcSpm => typed(bytes, |args| self.spm(p, args)),
+            Command::PcSample => typed(bytes, |args| self.pc_sample(of, args, caller)),
+            Command::CriuOp | Command::DbgTrap | Command::CrossMemoryCopy => Err(Errno::NOTTY),
         })
     }
 

@@ -10,6 +10,7 @@ use super::event::Events;
 use super::memory::{AddressSpace, Bo};
 use super::queue::Queues;
 use super::svm::Ranges;
+use super::tools::SmiClient;
 
 /// A process's name inside the simulated machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -24,6 +25,8 @@ pub(crate) struct OnGpu {
     pub(crate) scratch: u64,
     /// Default policy, and the range with the other one.
     pub(crate) policy: Option<(u32, u64, u64)>,
+    /// Its performance counters are acquired; `true`: and have a buffer.
+    pub(crate) counters: Option<bool>,
     /// What is mapped where.
     pub(crate) space: AddressSpace,
 }
@@ -40,6 +43,11 @@ pub struct Process {
     pub(crate) ranges: Ranges,
     pub(crate) events: Events,
     pub(crate) queues: Queues,
+    /// Its openings of event streams.
+    pub(crate) smi: Vec<SmiClient>,
+    /// Its number and name on the host, as far as the front end said.
+    pub(crate) pid: u32,
+    pub(crate) name: String,
 }
 
 impl Process {
@@ -54,6 +62,9 @@ impl Process {
             ranges: Ranges::default(),
             events: Events::default(),
             queues: Queues::default(),
+            smi: Vec::new(),
+            pid: 0,
+            name: String::new(),
         }
     }
 

@@ -15,8 +15,9 @@ use crate::uapi::{
     KFD_IOCTL_SVM_ATTR_ACCESS, KFD_IOCTL_SVM_ATTR_ACCESS_IN_PLACE, KFD_IOCTL_SVM_ATTR_CLR_FLAGS,
     KFD_IOCTL_SVM_ATTR_GRANULARITY, KFD_IOCTL_SVM_ATTR_NO_ACCESS, KFD_IOCTL_SVM_ATTR_PREFERRED_LOC,
     KFD_IOCTL_SVM_ATTR_PREFETCH_LOC, KFD_IOCTL_SVM_ATTR_SET_FLAGS, KFD_IOCTL_SVM_FLAG_COHERENT,
-    KFD_IOCTL_SVM_FLAG_HOST_ACCESS, KFD_IOCTL_SVM_LOCATION_SYSMEM, KFD_IOCTL_SVM_LOCATION_UNDEFINED,
-    KFD_IOCTL_SVM_OP_GET_ATTR, KFD_IOCTL_SVM_OP_SET_ATTR, SvmArgs, SvmAttribute, from_caller,
+    KFD_IOCTL_SVM_FLAG_GPU_ALWAYS_MAPPED, KFD_IOCTL_SVM_FLAG_GPU_RO, KFD_IOCTL_SVM_FLAG_HOST_ACCESS,
+    KFD_IOCTL_SVM_LOCATION_SYSMEM, KFD_IOCTL_SVM_LOCATION_UNDEFINED, KFD_IOCTL_SVM_OP_GET_ATTR,
+    KFD_IOCTL_SVM_OP_SET_ATTR, SvmArgs, SvmAttribute, from_caller,
 };
 
 const ADDRESS_IN_USE: Errno = Errno(libc::EADDRINUSE);
@@ -171,6 +172,35 @@ impl World {
             }
             _ => Err(Errno::INVAL),
         }
+    }
+
+    /// Whether a GPU may use an address as shared memory: where that ends, and whether it may write.
+    pub(crate) fn shared(&self, p: &Process, gpu: usize, va: u64) -> Option<(u64, bool)> {
+        let bit = 1 << gpu;
+        match p.ranges.over(va, va + 1).next() {
+            Some((_, end, it)) if (it.access | it.in_place) & bit != 0 || p.xnack => {
+                Some((end, it.flags & KFD_IOCTL_SVM_FLAG_GPU_RO == 0))
+            }
+            Some(_) => None,
+            // With retry faults every page of the process is shared.
+            None if p.xnack && self.svm_gpus() & bit != 0 => Some(((va & !(PAGE - 1)).checked_add(PAGE)?, true)),
+            None => None,
+        }
+    }
+
+    /// Whether shared memory that is always mapped on a GPU covers `start..start + size`.
+    pub(crate) fn always_mapped(&self, p: &Process, gpu: usize, start: u64, size: u64) -> bool {
+        let Some(end) = start.checked_add(size) else { return false };
+        let mut at = start;
+        for (first, last, it) in p.ranges.over(start, end) {
+            let usable =
+                (it.access | it.in_place) & (1 << gpu) != 0 && it.flags & KFD_IOCTL_SVM_FLAG_GPU_ALWAYS_MAPPED != 0;
+            if first > at || !usable {
+                return false;
+            }
+            at = last;
+        }
+        at >= end
     }
 
     /// The bit of a GPU that an attribute names.

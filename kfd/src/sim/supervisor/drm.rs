@@ -130,6 +130,7 @@ impl Gems {
                     domains if domains & DOMAIN_GTT != 0 => IocFlags::GTT,
                     _ => return Err(Errno::INVAL),
                 };
+                let flags = flags | IocFlags::WRITABLE | IocFlags::EXECUTABLE;
                 let size = create.size.checked_next_multiple_of(4096).filter(|size| *size > 0).ok_or(Errno::INVAL)?;
                 let memory = world.new_memory(gpu, size, flags)?;
                 self.last += 1;

@@ -7,7 +7,8 @@
 //!                                                                      |- ioctl 'd' -> drm
 //!                                                                      '- paths     -> files (device memfds, sysfs tree)
 //! ```
-//! One thread, one loop, one call at a time: stopped calls, deaths, signals and deadlines come out of one `poll`. The
+//! One thread, one loop, one call at a time: stopped calls, deaths, signals and deadlines come out of one `poll`, and
+//! after each the simulated GPU's queues have a turn (`queues`, `bus`). The
 //! order there matters: when a call is ready, deaths that happened before it are seen first, so a parent that has
 //! reaped its child finds the child's memory free.
 //!
@@ -32,14 +33,17 @@ use super::memfd::{self, DeviceFile};
 use super::probe;
 use super::sysfs::Tree;
 
+mod bus;
 mod drm;
 mod files;
 mod filter;
+mod janitor;
 mod journal;
 mod launch;
 mod listener;
 mod path;
 mod processes;
+mod queues;
 mod signals;
 mod stat;
 mod stopped;
@@ -47,11 +51,13 @@ mod task;
 
 use drm::Gems;
 use files::Reply;
+use janitor::Janitor;
 use journal::Journal;
 use listener::{Call, Listener};
 pub use path::NEXT;
 use path::Target;
 use processes::Processes;
+use queues::Pace;
 use signals::Signals;
 use stopped::Stopped;
 use task::Tasks;
@@ -108,12 +114,15 @@ struct Supervisor {
     /// [`World::event_changes`] when the sleepers were last looked at.
     events_seen: u64,
     journal: Option<Journal>,
+    pace: Pace,
+    _janitor: Option<Janitor>,
 }
 
 /// Runs `command` on the simulated machine, until it and all that it started are gone.
 pub fn run(command: Command, config: Config) -> Result<ExitStatus, Error> {
     let system = |what| move |error: io::Error| Error::System(what, error);
     let tree = Tree::create(&config.machine).map_err(system("the topology's files"))?;
+    let janitor = Janitor::hire(tree.root()).inspect_err(|error| log::warn!("no shell to clean up: {error}")).ok();
     let journal = config.log.as_deref().map(Journal::create).transpose().map_err(system("the log"))?;
     let gpus = config.machine.gpus.len();
     let mmap = config.faults.concerns("mmap");
@@ -144,6 +153,8 @@ pub fn run(command: Command, config: Config) -> Result<ExitStatus, Error> {
         sleepers: Vec::new(),
         events_seen: 0,
         journal,
+        pace: Pace::default(),
+        _janitor: janitor,
     };
     supervisor.serve(child).map_err(system("supervising"))
 }
@@ -167,6 +178,7 @@ impl Supervisor {
                 signals.pass_on(child.id());
                 status = signals.reap(child.id(), false).or(status);
             }
+            self.run_queues();
             self.wake_sleepers();
             if ready.hung_up {
                 // Nobody is under the filter any more, so whoever is left is dead.
@@ -184,6 +196,7 @@ impl Supervisor {
             vec![PollFd::new(&self.listener, PollFlags::IN), PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN)];
         fds.extend(self.processes.iter().map(|(_, pidfd)| PollFd::new(pidfd, PollFlags::IN)));
         let deadline = self.sleepers.iter().filter_map(|sleeper| sleeper.wait.deadline).min();
+        let deadline = [deadline, self.pace.next()].into_iter().flatten().min();
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let timeout = left.and_then(|left| Timespec::try_from(left).ok());
         match poll(&mut fds, timeout.as_ref()) {
@@ -208,7 +221,14 @@ impl Supervisor {
         self.processes.bury(process, &mut self.world);
         self.gems.close(process, &mut self.world);
         // Its waits ended with it.
-        self.sleepers.retain(|sleeper| self.listener.is_valid(sleeper.call.id));
+        let (listener, world) = (&self.listener, &mut self.world);
+        self.sleepers.retain(|sleeper| {
+            let valid = listener.is_valid(sleeper.call.id);
+            if !valid {
+                world.abandon(sleeper.kfd, sleeper.wait);
+            }
+            valid
+        });
         self.drop_pages();
     }
 
@@ -265,6 +285,10 @@ impl Supervisor {
         let nonce = self.world.nonce();
         let mut caller = Stopped { task, listener: &self.listener, call: call.id, nonce };
         let answer = self.world.ioctl(kfd, request as u32, argument, &mut caller);
+        self.poke(process);
+        if self.world.has_active_queues(kfd) {
+            self.pace.hurry();
+        }
         let result = match answer {
             Answer::Done(result) => result,
             Answer::Rebind(kfd) => {
@@ -274,8 +298,14 @@ impl Supervisor {
             Answer::Sleep(wait) => return self.sleepers.push(Sleeper { call: *call, kfd, wait }),
         };
         // The line first: a program that reads the log finds its own call there.
-        if let (Some(journal), Some(trace)) = (&mut self.journal, &self.world.trace) {
-            journal.ioctl(process, call.tid, trace, result);
+        if let Some(journal) = &mut self.journal {
+            match &self.world.trace {
+                Some(trace) => journal.ioctl(process, call.tid, trace, result),
+                None => {
+                    let detail = json!({ "request": format!("{request:#x}") });
+                    journal.line(process, call.tid, "unknown", detail, result);
+                }
+            }
         }
         self.listener.answer(call.id, result.map(|()| 0));
     }
@@ -289,10 +319,11 @@ impl Supervisor {
         self.events_seen = self.world.event_changes;
         let nonce = self.world.nonce();
         for sleeper in std::mem::take(&mut self.sleepers) {
-            let Ok(task) = self.tasks.get(sleeper.call.tid) else { continue };
-            if !self.listener.is_valid(sleeper.call.id) {
+            let task = self.tasks.get(sleeper.call.tid).ok().filter(|_| self.listener.is_valid(sleeper.call.id));
+            let Some(task) = task else {
+                self.world.abandon(sleeper.kfd, sleeper.wait);
                 continue;
-            }
+            };
             let mut caller = Stopped { task, listener: &self.listener, call: sleeper.call.id, nonce };
             match self.world.resume(sleeper.kfd, sleeper.wait, sleeper.call.arguments[2], &mut caller) {
                 Answer::Done(result) => self.listener.answer(sleeper.call.id, result.map(|()| 0)),

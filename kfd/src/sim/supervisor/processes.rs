@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 use super::super::machine::{ProcessId, World};
 use super::super::memfd::{self, DeviceFile, Watch};
@@ -44,6 +44,22 @@ impl Processes {
         self.guests.iter().map(|(process, guest)| (*process, &guest.alive.pidfd))
     }
 
+    /// Every process and what it is to the machine; a secondary context too.
+    pub(crate) fn machines(&self) -> Vec<(u32, ProcessId)> {
+        let secondary = self.opens.values().filter(|open| open.secondary).map(|open| (open.process, open.kfd));
+        self.guests.iter().map(|(process, guest)| (*process, guest.primary)).chain(secondary).collect()
+    }
+
+    /// The files of a process's openings.
+    pub(crate) fn files(&self, process: u32) -> Vec<BorrowedFd<'_>> {
+        self.opens.values().filter(|open| open.process == process).map(|open| open.watch.file()).collect()
+    }
+
+    /// Whether a process still runs the program that opened `/dev/kfd`.
+    pub(crate) fn is_same_program(&self, process: u32) -> bool {
+        self.guests.get(&process).is_some_and(|guest| guest.alive.same_program())
+    }
+
     /// `open("/dev/kfd")`: the new descriptor's file.
     pub(crate) fn open(&mut self, process: u32, world: &mut World) -> io::Result<OwnedFd> {
         self.sweep(world);
@@ -54,11 +70,14 @@ impl Processes {
             Some(guest) => guest.primary,
             None => {
                 let guest = Guest { alive: Alive::open(process)?, primary: world.open() };
+                let name = std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
+                world.name_process(guest.primary, process, name.trim_end());
                 self.guests.entry(process).or_insert(guest).primary
             }
         };
         self.last_open += 1;
         let file = memfd::create(world.nonce(), DeviceFile::Kfd(self.last_open), memfd::DEVICE_BYTES)?;
+        memfd::write_resting(&file, world.machine().gpus.len())?;
         let watch = Watch::new(&file)?;
         self.opens.insert(self.last_open, Open { process, kfd, secondary: false, watch });
         Ok(file)
