@@ -46,6 +46,9 @@ pub enum Error {
     /// A buffer given is too small.
     #[error("a buffer given is too small")]
     BufferTooSmall,
+    /// Another process, or another part of this one, has it.
+    #[error("another user has it")]
+    Unavailable,
 }
 
 /// A verb's result.

@@ -31,6 +31,7 @@ use crate::uapi::*;
 
 mod arrays;
 mod render;
+mod runtime;
 mod scratch;
 #[cfg(test)]
 mod tests;

@@ -7,6 +7,7 @@
 //! The SAFETY notes below rest on the contracts of [`Driver`]'s `unsafe` methods.
 
 use std::os::fd::{AsFd, AsRawFd, IntoRawFd, RawFd};
+use std::sync::Arc;
 
 use hsakmt_core::address::Bounds;
 use hsakmt_core::driver::{
@@ -42,7 +43,7 @@ impl From<RenderNodeError> for Errno {
 /// An open KFD with all its GPUs.
 #[derive(Debug)]
 pub struct KfdDriver {
-    device: Device,
+    device: Arc<Device>,
     renders: Vec<(GpuId, RenderNode)>,
     space: HostSpace,
 }
@@ -57,7 +58,7 @@ impl KfdDriver {
 
     /// A driver that knows no GPU yet, for a process that has opened KFD but not read the topology.
     pub fn without_gpus(device: Device) -> KfdDriver {
-        KfdDriver { device, renders: Vec::new(), space: HostSpace::new() }
+        KfdDriver { device: Arc::new(device), renders: Vec::new(), space: HostSpace::new() }
     }
 
     /// Opens the render nodes of GPUs that the driver does not know yet. If one fails none is added.
@@ -82,6 +83,11 @@ impl KfdDriver {
     /// The device, for the ioctls that are no verbs of the manager.
     pub fn device(&self) -> &Device {
         &self.device
+    }
+
+    /// The device, counted: calls that wait go through it while the driver is used, or ended, by another thread.
+    pub fn shared_device(&self) -> Arc<Device> {
+        Arc::clone(&self.device)
     }
 
     /// The numbers of all descriptors it holds: what a forked child inherits and must close.
@@ -342,6 +348,7 @@ mod tests {
         assert_eq!(driver.raw_fds().len(), 2);
         driver.keep_gpus(&bad);
         assert_eq!(driver.raw_fds().len(), 1, "what is not shown is closed");
-        assert!(KfdDriver::new(driver.device, &bad).is_err());
+        let device = Arc::into_inner(driver.device).expect("no other count");
+        assert!(KfdDriver::new(device, &bad).is_err());
     }
 }

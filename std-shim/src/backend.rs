@@ -5,9 +5,13 @@
 
 #[cfg(feature = "simulated")]
 mod embedded;
+mod services;
+
+pub use services::Services;
 
 use std::fmt::Debug;
 use std::os::fd::RawFd;
+use std::sync::Arc;
 
 use hsakmt_core::driver::{Driver, Errno};
 use hsakmt_core::node::GpuId;
@@ -59,6 +63,10 @@ pub trait Backend: Driver + Debug + Send + sealed::Sealed {
     fn create_process(&self) -> Result<(), Errno>;
     /// File descriptors that a forked child must close.
     fn fds(&self) -> Vec<RawFd>;
+    /// The calls that need no memory manager; `None` if the channel has none of them.
+    fn services(&self) -> Option<Arc<dyn Services>> {
+        None
+    }
 }
 
 /// Opens `/dev/kfd`.
@@ -105,5 +113,9 @@ impl Backend for KfdDriver {
 
     fn fds(&self) -> Vec<RawFd> {
         self.raw_fds()
+    }
+
+    fn services(&self) -> Option<Arc<dyn Services>> {
+        Some(self.shared_device())
     }
 }

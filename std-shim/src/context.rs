@@ -15,6 +15,7 @@ use std::cell::UnsafeCell;
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::os::fd::{FromRawFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
 
 use hsakmt_core::address::PageSize;
@@ -24,6 +25,7 @@ use hsakmt_core::reader::Reader;
 use hsakmt_core::registry::Writer;
 
 use crate::backend::{Backend, open_kfd};
+use crate::connection::Connection;
 use crate::lock::Held;
 use crate::memory::Mmap;
 use crate::reason::Reason;
@@ -240,6 +242,7 @@ impl Context {
             park(state, manager);
             return Err(reason);
         }
+        self.connected(Connection::new(manager.driver().services(), minor))?;
         manager.show();
         state.manager = Some(manager);
         state.kfd_minor = minor;
@@ -281,12 +284,22 @@ impl Context {
             manager.hide();
             manager.tear_down();
             self.remember(&[]);
+            // Of calls that wait it is the last but one: the device closes when they return.
+            drop(snapshots::with(|table| table.set_connection(self.index, None)));
             park(locked.state, manager);
             // Of no use any more; the next opening does not look at it.
             drop(snapshots::with(|table| table.note_set_up(self.index, None)));
             // Whoever takes the shelf next waits for this lock before it opens.
             self.shelf.taken.store(0, Ordering::Release);
         }
+        Ok(())
+    }
+
+    /// Shows the connection to calls that need no memory manager.
+    fn connected(self, connection: Connection) -> Result<()> {
+        let new = Some(Arc::new(connection));
+        // A close takes its own away: what stands there is a parent process's, whose descriptors this one has closed.
+        std::mem::forget(snapshots::with(|table| table.set_connection(self.index, new))?);
         Ok(())
     }
 

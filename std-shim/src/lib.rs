@@ -13,6 +13,7 @@
 //! | [`thread`] | a thread's reader slot |
 //! | [`system`], `snapshots`, `banks` | the topology snapshot and what is told of it |
 //! | [`reason`] | why opening or Acquire was refused |
+//! | `connection`, `runtime` | calls that need no memory manager |
 //! | [`backend`] | `/dev/kfd`, or the simulated machine in this process |
 //! | [`memory`], `environment` | where blocks come from; the variables the library honours |
 //! | [`status`], [`ctypes`], [`capi`] | the C face |
@@ -35,6 +36,7 @@ pub mod backend;
 mod banks;
 mod cancel;
 pub mod capi;
+mod connection;
 pub mod context;
 pub mod ctypes;
 mod environment;
@@ -43,6 +45,7 @@ mod machine_api;
 pub mod memory;
 mod memory_api;
 pub mod reason;
+mod runtime;
 pub mod shared;
 mod sharing_api;
 mod snapshots;

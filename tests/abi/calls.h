@@ -109,6 +109,18 @@ static void svm(void) {
     BOTH(-1, hsaKmtReturnAsanHeaderPage, (long)host);
 }
 
+static void runtime(void) {
+    static HSAuint32 capabilities;
+    static bool model;
+    BOTH(-1, hsaKmtCheckRuntimeDebugSupport, 0);
+    BOTH(-1, hsaKmtRuntimeEnable, 0x1000, 1);
+    BOTH(0, hsaKmtGetRuntimeCapabilities, (long)&capabilities);
+    BOTH(-1, hsaKmtRuntimeDisable, 0);
+    BOTH(0, hsaKmtSetTrapHandler, 1, 0x10000, 0x1000, 0x20000, 0x1000);
+    BOTH(HSAKMT_STATUS_NOT_IMPLEMENTED, hsaKmtSetMemoryPolicy, 1, 0, 0, 0x10000, 0x1000);
+    CALL(0, hsaKmtModelEnabled, (long)&model);
+}
+
 /* Every name that has no line above. */
 static void others(int count, char **names) {
     for (int i = 0; i < count; i++) {
@@ -132,6 +144,7 @@ static void call_every_entry(int count, char **names) {
     topology();
     memory();
     svm();
+    runtime();
     CALL(0, hsaKmtOpenSecondaryKFDCtx, (long)&second);
     CALL(0, hsaKmtAcquireSystemPropertiesCtx, (long)second, (long)&system);
     CALL(0, hsaKmtCloseSecondaryKFDCtx, (long)second);

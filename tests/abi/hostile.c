@@ -77,6 +77,13 @@ static void closed(void) {
     EXPECT(INVALID_PARAMETER, hsaKmtGetNodeMemoryProperties(0, 1, NULL));
     EXPECT(INVALID_PARAMETER, hsaKmtGetNodeCacheProperties(0, 0, 1, NULL));
     EXPECT(INVALID_PARAMETER, hsaKmtGetNodeIoLinkProperties(0, 1, NULL));
+    CLOSED(hsaKmtSetTrapHandler(1, &word, 8, &word, 8));
+    CLOSED(hsaKmtSetMemoryPolicy(1, 7, 7, &word, 1));
+    EXPECT(ERROR, hsaKmtCheckRuntimeDebugSupport());
+    EXPECT(ERROR, hsaKmtRuntimeEnable(&word, true));
+    EXPECT(ERROR, hsaKmtRuntimeDisable());
+    EXPECT(INVALID_PARAMETER, hsaKmtGetRuntimeCapabilities(NULL));
+    EXPECT(INVALID_PARAMETER, hsaKmtModelEnabled(NULL));
     CLOSED(hsaKmtQueryPointerInfo(&word, &info));
     CLOSED(hsaKmtQueryPointerInfo(NULL, NULL));
     CLOSED(hsaKmtSetMemoryUserData(&word, &word));

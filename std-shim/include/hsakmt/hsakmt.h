@@ -173,6 +173,8 @@ HSAKMT_STATUS HSAKMTAPI hsaKmtRuntimeEnable(void *rDebug, bool setupTtmp);
 HSAKMT_STATUS HSAKMTAPI hsaKmtRuntimeDisable(void);
 HSAKMT_STATUS HSAKMTAPI hsaKmtGetRuntimeCapabilities(HSAuint32 *caps_mask);
 HSAKMT_STATUS HSAKMTAPI hsaKmtCheckRuntimeDebugSupport(void);
+/* False: no model stands in for the GPUs. */
+HSAKMT_STATUS HSAKMTAPI hsaKmtModelEnabled(bool *enable);
 HSAKMT_STATUS HSAKMTAPI hsaKmtDbgEnable(void **runtime_info, HSAuint32 *data_size);
 HSAKMT_STATUS HSAKMTAPI hsaKmtDbgDisable(void);
 HSAKMT_STATUS HSAKMTAPI hsaKmtDbgGetDeviceData(void **data, HSAuint32 *n_entries, HSAuint32 *entry_size);

@@ -105,6 +105,19 @@ HSAKMT_STATUS HSAKMTAPI hsaKmtGetTileConfigCtx(HsaKFDContext *ctx, HSAuint32 Nod
 HSAKMT_STATUS HSAKMTAPI hsaKmtReplaceAsanHeaderPageCtx(HsaKFDContext *ctx, void *addr);
 HSAKMT_STATUS HSAKMTAPI hsaKmtReturnAsanHeaderPageCtx(HsaKFDContext *ctx, void *addr);
 
+/* ---- How code runs ----------------------------------------------------------------------------------------------- */
+
+HSAKMT_STATUS HSAKMTAPI hsaKmtRuntimeEnableCtx(HsaKFDContext *ctx, void *rDebug, bool setupTtmp);
+HSAKMT_STATUS HSAKMTAPI hsaKmtRuntimeDisableCtx(HsaKFDContext *ctx);
+HSAKMT_STATUS HSAKMTAPI hsaKmtGetRuntimeCapabilitiesCtx(HsaKFDContext *ctx, HSAuint32 *caps_mask);
+HSAKMT_STATUS HSAKMTAPI hsaKmtCheckRuntimeDebugSupportCtx(HsaKFDContext *ctx);
+HSAKMT_STATUS HSAKMTAPI hsaKmtSetTrapHandlerCtx(HsaKFDContext *ctx, HSAuint32 NodeId, void *TrapHandlerBaseAddress,
+                                                HSAuint64 TrapHandlerSizeInBytes, void *TrapBufferBaseAddress,
+                                                HSAuint64 TrapBufferSizeInBytes);
+HSAKMT_STATUS HSAKMTAPI hsaKmtSetMemoryPolicyCtx(HsaKFDContext *ctx, HSAuint32 Node, HSAuint32 DefaultPolicy,
+                                                 HSAuint32 AlternatePolicy, void *MemoryAddressAlternate,
+                                                 HSAuint64 MemorySizeInBytes);
+
 #ifdef __cplusplus
 }
 #endif

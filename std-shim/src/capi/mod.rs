@@ -12,6 +12,7 @@
 //! | `memory` | objects: make, register, map, end |
 //! | `sharing` | memory of others: dmabufs, other processes' buffers |
 //! | `svm` | shared virtual memory, XNACK, memory left |
+//! | `runtime` | trap handlers, cache policies, the runtime that a debugger finds |
 //! | `unwritten` | names that exist and answer NOT_IMPLEMENTED |
 //!
 //! Every call on a context has two names: the plain one means the primary context, the one that ends in `Ctx` is given
@@ -22,6 +23,7 @@ mod convert;
 mod memory;
 mod pointer;
 mod process;
+mod runtime;
 mod sharing;
 mod svm;
 mod topology;

@@ -29,14 +29,6 @@ refusing! {
     UNWRITTEN:
     // topology
     hsaKmtGetAMDGPUDeviceHandle(NodeId: u32, DeviceHandle: *mut HsaAMDGPUDeviceHandle);
-    // memory
-    hsaKmtSetMemoryPolicy(
-        Node: u32,
-        DefaultPolicy: u32,
-        AlternatePolicy: u32,
-        MemoryAddressAlternate: *mut c_void,
-        MemorySizeInBytes: u64,
-    );
     // events
     hsaKmtCreateEvent(
         EventDesc: *mut HsaEventDescriptor,
@@ -82,13 +74,6 @@ refusing! {
     hsaKmtSetQueueCUMask(QueueId: u64, CUMaskCount: u32, QueueCUMask: *mut u32);
     hsaKmtGetQueueInfo(QueueId: u64, QueueInfo: *mut HsaQueueInfo);
     hsaKmtAllocQueueGWS(QueueId: u64, nGWS: u32, firstGWS: *mut u32);
-    hsaKmtSetTrapHandler(
-        NodeId: u32,
-        TrapHandlerBaseAddress: *mut c_void,
-        TrapHandlerSizeInBytes: u64,
-        TrapBufferBaseAddress: *mut c_void,
-        TrapBufferSizeInBytes: u64,
-    );
     // debugger
     hsaKmtDbgRegister(NodeId: u32);
     hsaKmtDbgUnregister(NodeId: u32);
@@ -107,10 +92,6 @@ refusing! {
         WatchMask: *mut u64,
         WatchEvent: *mut *mut HsaEvent,
     );
-    hsaKmtRuntimeEnable(rDebug: *mut c_void, setupTtmp: CBool);
-    hsaKmtRuntimeDisable();
-    hsaKmtGetRuntimeCapabilities(caps_mask: *mut u32);
-    hsaKmtCheckRuntimeDebugSupport();
     hsaKmtDbgEnable(runtime_info: *mut *mut c_void, data_size: *mut u32);
     hsaKmtDbgDisable();
     hsaKmtDbgGetDeviceData(data: *mut *mut c_void, n_entries: *mut u32, entry_size: *mut u32);
