@@ -30,6 +30,7 @@ use crate::opcode::{self, Command};
 use crate::uapi::*;
 
 mod arrays;
+mod events;
 mod render;
 mod runtime;
 mod scratch;
@@ -37,6 +38,7 @@ mod scratch;
 mod tests;
 
 pub use arrays::TileConfig;
+pub use events::{EventRequest, KfdEvent};
 pub use render::RenderNode;
 
 /// Where the kernel's driver is.

@@ -26,6 +26,7 @@ use hsakmt_core::registry::Writer;
 
 use crate::backend::{Backend, open_kfd};
 use crate::connection::Connection;
+use crate::events::EventPage;
 use crate::lock::Held;
 use crate::memory::Mmap;
 use crate::reason::Reason;
@@ -50,6 +51,8 @@ struct State {
     parked: Option<Box<ContextWriter>>,
     /// The minor version of the open channel's interface.
     kfd_minor: u32,
+    /// Where events have their slots.
+    event_page: EventPage,
 }
 
 /// A shelf's state; written first when the shelf comes alive.
@@ -242,7 +245,7 @@ impl Context {
             park(state, manager);
             return Err(reason);
         }
-        self.connected(Connection::new(manager.driver().services(), minor))?;
+        self.connected(&manager, minor)?;
         manager.show();
         state.manager = Some(manager);
         state.kfd_minor = minor;
@@ -282,6 +285,7 @@ impl Context {
         }
         if let Some(mut manager) = locked.state.manager.take() {
             manager.hide();
+            locked.state.event_page.close(&mut manager, self.is_primary());
             manager.tear_down();
             self.remember(&[]);
             // Of calls that wait it is the last but one: the device closes when they return.
@@ -295,9 +299,10 @@ impl Context {
         Ok(())
     }
 
-    /// Shows the connection to calls that need no memory manager.
-    fn connected(self, connection: Connection) -> Result<()> {
-        let new = Some(Arc::new(connection));
+    /// Shows the device to calls that need no memory manager. Out of line: opening needs little stack.
+    #[inline(never)]
+    fn connected(self, manager: &ContextManager, kfd_minor: u32) -> Result<()> {
+        let new = Some(Arc::new(Connection::new(manager.driver().services(), kfd_minor)));
         // A close takes its own away: what stands there is a parent process's, whose descriptors this one has closed.
         std::mem::forget(snapshots::with(|table| table.set_connection(self.index, new))?);
         Ok(())
@@ -334,6 +339,16 @@ impl Context {
     {
         let locked = self.locked(self.lock()?).ok_or(Error::NotOpened)?;
         verb(locked.state.manager.as_mut().ok_or(Error::NotOpened)?)
+    }
+
+    /// [`Context::manage`] with the context's event page.
+    pub(crate) fn manage_events<T>(
+        self,
+        verb: impl FnOnce(&mut ContextManager, &mut EventPage) -> Result<T>,
+    ) -> Result<T> {
+        let locked = self.locked(self.lock()?).ok_or(Error::NotOpened)?;
+        let State { manager, event_page, .. } = locked.state;
+        verb(manager.as_mut().ok_or(Error::NotOpened)?, event_page)
     }
 
     /// The minor version of the kernel driver's interface, as it was at open.
@@ -375,7 +390,8 @@ impl Context {
         // SAFETY: at most half of what a word holds; the lock is held, and a registry that was not alive has no writer.
         unsafe { self.shelf.registry.count_from(first) };
         OPENS[self.index].store(0, Ordering::Relaxed);
-        let fresh = MaybeUninit::new(State { manager: None, parked: None, kfd_minor: 0 });
+        let fresh =
+            MaybeUninit::new(State { manager: None, parked: None, kfd_minor: 0, event_page: EventPage::default() });
         // SAFETY: the lock is held by the caller, and while `live` is 0 nobody has a reference to the content.
         unsafe { STATES[self.index].0.get().write(fresh) };
         self.shelf.live.store(1, Ordering::Relaxed);

@@ -13,7 +13,7 @@
 //! | [`thread`] | a thread's reader slot |
 //! | [`system`], `snapshots`, `banks` | the topology snapshot and what is told of it |
 //! | [`reason`] | why opening or Acquire was refused |
-//! | `connection`, `runtime` | calls that need no memory manager |
+//! | `connection`, `runtime`, [`events`] | calls that need no memory manager |
 //! | [`backend`] | `/dev/kfd`, or the simulated machine in this process |
 //! | [`memory`], `environment` | where blocks come from; the variables the library honours |
 //! | [`status`], [`ctypes`], [`capi`] | the C face |
@@ -40,6 +40,7 @@ mod connection;
 pub mod context;
 pub mod ctypes;
 mod environment;
+pub mod events;
 mod lock;
 mod machine_api;
 pub mod memory;

@@ -121,6 +121,25 @@ static void runtime(void) {
     CALL(0, hsaKmtModelEnabled, (long)&model);
 }
 
+static void events(void) {
+    static HsaEventDescriptor signal;
+    static HsaEvent *event, *other, *pair[2];
+    static HSAuint64 ages[2];
+    signal.EventType = HSA_EVENTTYPE_SIGNAL;
+    CALL(0, hsaKmtCreateEvent, (long)&signal, 1, 0, (long)&event);
+    CALL(0, hsaKmtCreateEventCtx, (long)primary, (long)&signal, 1, 1, (long)&other);
+    pair[0] = event, pair[1] = other;
+    BOTH(0, hsaKmtSetEvent, (long)event);
+    BOTH(0, hsaKmtQueryEventState, (long)event);
+    BOTH(0, hsaKmtWaitOnEvent, (long)event, 1000);
+    BOTH(0, hsaKmtWaitOnEvent_Ext, (long)event, 1000, (long)ages);
+    BOTH(0, hsaKmtWaitOnMultipleEvents, (long)pair, 2, 1, 1000);
+    BOTH(0, hsaKmtWaitOnMultipleEvents_Ext, (long)pair, 2, 0, 1000, (long)ages);
+    BOTH(0, hsaKmtResetEvent, (long)event);
+    CALL(0, hsaKmtDestroyEvent, (long)event);
+    CALL(0, hsaKmtDestroyEventCtx, (long)primary, (long)other);
+}
+
 /* Every name that has no line above. */
 static void others(int count, char **names) {
     for (int i = 0; i < count; i++) {
@@ -145,6 +164,7 @@ static void call_every_entry(int count, char **names) {
     memory();
     svm();
     runtime();
+    events();
     CALL(0, hsaKmtOpenSecondaryKFDCtx, (long)&second);
     CALL(0, hsaKmtAcquireSystemPropertiesCtx, (long)second, (long)&system);
     CALL(0, hsaKmtCloseSecondaryKFDCtx, (long)second);

@@ -84,6 +84,16 @@ static void closed(void) {
     EXPECT(ERROR, hsaKmtRuntimeDisable());
     EXPECT(INVALID_PARAMETER, hsaKmtGetRuntimeCapabilities(NULL));
     EXPECT(INVALID_PARAMETER, hsaKmtModelEnabled(NULL));
+    HsaEvent *nobody[2] = {(HsaEvent *)unreadable, (HsaEvent *)unreadable};
+    CLOSED(hsaKmtCreateEvent(NULL, true, false, NULL));
+    CLOSED(hsaKmtDestroyEvent(NULL));
+    CLOSED(hsaKmtSetEvent((HsaEvent *)unreadable));
+    CLOSED(hsaKmtResetEvent((HsaEvent *)unreadable));
+    CLOSED(hsaKmtQueryEventState(NULL));
+    EXPECT(INVALID_HANDLE, hsaKmtWaitOnEvent(NULL, 0));
+    CLOSED(hsaKmtWaitOnEvent((HsaEvent *)unreadable, 0));
+    CLOSED(hsaKmtWaitOnMultipleEvents(NULL, 2, true, 0));
+    CLOSED(hsaKmtWaitOnMultipleEvents_Ext(nobody, 2, true, 0, NULL));
     CLOSED(hsaKmtQueryPointerInfo(&word, &info));
     CLOSED(hsaKmtQueryPointerInfo(NULL, NULL));
     CLOSED(hsaKmtSetMemoryUserData(&word, &word));
@@ -287,6 +297,25 @@ static void topology(void) {
     free(caches);
 }
 
+static void events(void) {
+    HsaEventDescriptor unknown = {.EventType = HSA_EVENTTYPE_MAXID}, memory = {.EventType = HSA_EVENTTYPE_MEMORY};
+    HsaEvent *event = (HsaEvent *)(void *)5, *none[2] = {NULL, NULL};
+    EXPECT(INVALID_PARAMETER, hsaKmtCreateEvent(NULL, true, false, &event));
+    EXPECT(INVALID_PARAMETER, hsaKmtCreateEvent(&unknown, true, false, &event));
+    EXPECT(INVALID_PARAMETER, hsaKmtCreateEvent(&memory, true, false, NULL));
+    EXPECT(INVALID_HANDLE, hsaKmtDestroyEvent(NULL));
+    EXPECT(INVALID_HANDLE, hsaKmtSetEvent(NULL));
+    EXPECT(INVALID_HANDLE, hsaKmtResetEvent(NULL));
+    EXPECT(INVALID_HANDLE, hsaKmtQueryEventState(NULL));
+    EXPECT(INVALID_HANDLE, hsaKmtWaitOnMultipleEvents(NULL, 2, true, 0));
+    EXPECT(INVALID_HANDLE, hsaKmtWaitOnMultipleEvents(none, 2, true, 0));
+    EXPECT(SUCCESS, hsaKmtCreateEvent(&memory, true, true, &event));
+    EXPECT(ERROR, hsaKmtSetEvent(event));
+    EXPECT(ERROR, hsaKmtResetEvent(event));
+    EXPECT(WAIT_TIMEOUT, hsaKmtWaitOnEvent(event, 1));
+    EXPECT(SUCCESS, hsaKmtDestroyEvent(event));
+}
+
 static void opened(void) {
     HsaSystemProperties system;
     HsaVersionInfo version;
@@ -300,6 +329,7 @@ static void opened(void) {
     allocations();
     lists();
     attributes();
+    events();
     addresses();
     EXPECT(SUCCESS, hsaKmtReleaseSystemProperties());
     EXPECT(SUCCESS, hsaKmtCloseKFD());

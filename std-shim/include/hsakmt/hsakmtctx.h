@@ -118,6 +118,23 @@ HSAKMT_STATUS HSAKMTAPI hsaKmtSetMemoryPolicyCtx(HsaKFDContext *ctx, HSAuint32 N
                                                  HSAuint32 AlternatePolicy, void *MemoryAddressAlternate,
                                                  HSAuint64 MemorySizeInBytes);
 
+/* ---- Events ------------------------------------------------------------------------------------------------------ */
+
+HSAKMT_STATUS HSAKMTAPI hsaKmtCreateEventCtx(HsaKFDContext *ctx, HsaEventDescriptor *EventDesc, bool ManualReset,
+                                             bool IsSignaled, HsaEvent **Event);
+HSAKMT_STATUS HSAKMTAPI hsaKmtDestroyEventCtx(HsaKFDContext *ctx, HsaEvent *Event);
+HSAKMT_STATUS HSAKMTAPI hsaKmtSetEventCtx(HsaKFDContext *ctx, HsaEvent *Event);
+HSAKMT_STATUS HSAKMTAPI hsaKmtResetEventCtx(HsaKFDContext *ctx, HsaEvent *Event);
+HSAKMT_STATUS HSAKMTAPI hsaKmtQueryEventStateCtx(HsaKFDContext *ctx, HsaEvent *Event);
+HSAKMT_STATUS HSAKMTAPI hsaKmtWaitOnEventCtx(HsaKFDContext *ctx, HsaEvent *Event, HSAuint32 Milliseconds);
+HSAKMT_STATUS HSAKMTAPI hsaKmtWaitOnEvent_ExtCtx(HsaKFDContext *ctx, HsaEvent *Event, HSAuint32 Milliseconds,
+                                                 HSAuint64 *event_age);
+HSAKMT_STATUS HSAKMTAPI hsaKmtWaitOnMultipleEventsCtx(HsaKFDContext *ctx, HsaEvent *Events[], HSAuint32 NumEvents,
+                                                      bool WaitOnAll, HSAuint32 Milliseconds);
+HSAKMT_STATUS HSAKMTAPI hsaKmtWaitOnMultipleEvents_ExtCtx(HsaKFDContext *ctx, HsaEvent *Events[], HSAuint32 NumEvents,
+                                                          bool WaitOnAll, HSAuint32 Milliseconds,
+                                                          HSAuint64 *event_age);
+
 #ifdef __cplusplus
 }
 #endif

@@ -12,6 +12,7 @@
 //! | `memory` | objects: make, register, map, end |
 //! | `sharing` | memory of others: dmabufs, other processes' buffers |
 //! | `svm` | shared virtual memory, XNACK, memory left |
+//! | `events` | events and waits |
 //! | `runtime` | trap handlers, cache policies, the runtime that a debugger finds |
 //! | `unwritten` | names that exist and answer NOT_IMPLEMENTED |
 //!
@@ -20,6 +21,7 @@
 
 mod argument;
 mod convert;
+mod events;
 mod memory;
 mod pointer;
 mod process;

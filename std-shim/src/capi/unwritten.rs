@@ -30,26 +30,6 @@ refusing! {
     // topology
     hsaKmtGetAMDGPUDeviceHandle(NodeId: u32, DeviceHandle: *mut HsaAMDGPUDeviceHandle);
     // events
-    hsaKmtCreateEvent(
-        EventDesc: *mut HsaEventDescriptor,
-        ManualReset: CBool,
-        IsSignaled: CBool,
-        Event: *mut *mut HsaEvent,
-    );
-    hsaKmtDestroyEvent(Event: *mut HsaEvent);
-    hsaKmtSetEvent(Event: *mut HsaEvent);
-    hsaKmtResetEvent(Event: *mut HsaEvent);
-    hsaKmtQueryEventState(Event: *mut HsaEvent);
-    hsaKmtWaitOnEvent(Event: *mut HsaEvent, Milliseconds: u32);
-    hsaKmtWaitOnEvent_Ext(Event: *mut HsaEvent, Milliseconds: u32, event_age: *mut u64);
-    hsaKmtWaitOnMultipleEvents(Events: *mut *mut HsaEvent, NumEvents: u32, WaitOnAll: CBool, Milliseconds: u32);
-    hsaKmtWaitOnMultipleEvents_Ext(
-        Events: *mut *mut HsaEvent,
-        NumEvents: u32,
-        WaitOnAll: CBool,
-        Milliseconds: u32,
-        event_age: *mut u64,
-    );
     hsaKmtOpenSMI(NodeId: u32, fd: *mut i32);
     // queues
     hsaKmtCreateQueue(

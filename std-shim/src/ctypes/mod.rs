@@ -7,10 +7,12 @@
 //!
 //! C callers own what these structs lie in and align it as they like: only ever write one whole, unaligned.
 
+mod event;
 mod memory;
 mod opaque;
 mod topology;
 
+pub use event::*;
 pub use memory::*;
 pub use opaque::*;
 pub use topology::*;
@@ -99,4 +101,10 @@ pub const LAYOUTS: &[CLayout] = &[
     layout::<HsaPointerInfo>(),
     layout::<HsaMemoryRange>(),
     layout::<HSA_SVM_ATTRIBUTE>(),
+    layout::<HsaSyncVar>(),
+    layout::<HsaEventDescriptor>(),
+    layout::<HsaMemoryAccessFault>(),
+    layout::<HsaHwException>(),
+    layout::<HsaEventData>(),
+    layout::<HsaEvent>(),
 ];

@@ -65,12 +65,11 @@ impl World {
         let (first, last) = if signal { (1, SIGNAL_LIMIT - 1) } else { (FIRST_OTHER, u32::MAX - 1) };
         let taken = &p.events.list;
         let id = (first..=last).find(|id| !taken.contains_key(id)).ok_or(Errno(libc::ENOSPC))?;
+        args.event_page_offset = 0;
         if signal {
-            if !p.events.page {
-                p.events.page = true;
-                args.event_page_offset = EVENT_PAGE_AT;
-            }
-            args.event_slot_index = id;
+            // As the kernel: whoever made the page, and for every event.
+            p.events.page = true;
+            (args.event_page_offset, args.event_slot_index) = (EVENT_PAGE_AT, id);
         }
         (args.event_id, args.event_trigger_data) = (id, id);
         p.events.list.insert(id, Event { signal, auto_reset: args.auto_reset != 0, set: false, age: 1 });
