@@ -49,6 +49,9 @@ pub enum Error {
     /// Another process, or another part of this one, has it.
     #[error("another user has it")]
     Unavailable,
+    /// The device has no more of it.
+    #[error("the device has no more of it")]
+    OutOfResources,
     /// A wait ran out of time.
     #[error("the wait ran out of time")]
     TimedOut,

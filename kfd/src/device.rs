@@ -30,16 +30,19 @@ use crate::opcode::{self, Command};
 use crate::uapi::*;
 
 mod arrays;
+mod debug;
 mod events;
 mod render;
 mod runtime;
 mod scratch;
 #[cfg(test)]
 mod tests;
+mod tools;
 
 pub use arrays::TileConfig;
 pub use events::{EventRequest, KfdEvent};
 pub use render::RenderNode;
+pub use tools::SpmCopied;
 
 /// Where the kernel's driver is.
 pub const PATH: &str = "/dev/kfd";

@@ -13,7 +13,7 @@
 //! | [`thread`] | a thread's reader slot |
 //! | [`system`], `snapshots`, `banks` | the topology snapshot and what is told of it |
 //! | [`reason`] | why opening or Acquire was refused |
-//! | `connection`, `runtime`, [`events`] | calls that need no memory manager |
+//! | `connection`, `runtime`, [`events`], `tools`, `debugger` | calls that need no memory manager |
 //! | [`backend`] | `/dev/kfd`, or the simulated machine in this process |
 //! | [`memory`], `environment` | where blocks come from; the variables the library honours |
 //! | [`status`], [`ctypes`], [`capi`] | the C face |
@@ -39,6 +39,7 @@ pub mod capi;
 mod connection;
 pub mod context;
 pub mod ctypes;
+mod debugger;
 mod environment;
 pub mod events;
 mod lock;
@@ -54,5 +55,6 @@ pub mod status;
 pub mod system;
 pub mod thread;
 mod tls;
+mod tools;
 
 pub use context::Context;

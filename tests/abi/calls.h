@@ -140,6 +140,32 @@ static void events(void) {
     CALL(0, hsaKmtDestroyEventCtx, (long)primary, (long)other);
 }
 
+/* The simulated kernel need not have these. */
+static void tools(void) {
+    static HsaPcSamplingInfo ways[4];
+    static HSAuint32 timeout, copied, needed, session;
+    static char counters[4096];
+    static bool lost;
+    static int file;
+    BOTH(-1, hsaKmtOpenSMI, 1, (long)&file);
+    BOTH(-1, hsaKmtSPMAcquire, 1);
+    BOTH(-1, hsaKmtSPMSetDestBuffer, 1, sizeof counters, (long)&timeout, (long)&copied, (long)counters, (long)&lost);
+    BOTH(-1, hsaKmtSPMRelease, 1);
+    BOTH(-1, hsaKmtPcSamplingSupport, 0);
+    BOTH(-1, hsaKmtPcSamplingQueryCapabilities, 1, (long)ways, 4, (long)&needed);
+    BOTH(-1, hsaKmtPcSamplingCreate, 1, (long)ways, (long)&session);
+    BOTH(-1, hsaKmtPcSamplingStart, 1, 1);
+    BOTH(-1, hsaKmtPcSamplingStop, 1, 1);
+    BOTH(-1, hsaKmtPcSamplingDestroy, 1, 1);
+    static void *data;
+    BOTH(-1, hsaKmtDbgEnable, (long)&data, (long)&copied);
+    BOTH(-1, hsaKmtDbgGetDeviceData, (long)&data, (long)&copied, (long)&needed);
+    BOTH(-1, hsaKmtDbgGetQueueData, (long)&data, (long)&copied, (long)&needed, 1);
+    BOTH(-1, hsaKmtDbgDisable, 0);
+    BOTH(HSAKMT_STATUS_ERROR, hsaKmtDbgRegister, 1);
+    BOTH(HSAKMT_STATUS_ERROR, hsaKmtDbgUnregister, 1);
+}
+
 /* Every name that has no line above. */
 static void others(int count, char **names) {
     for (int i = 0; i < count; i++) {
@@ -165,6 +191,7 @@ static void call_every_entry(int count, char **names) {
     svm();
     runtime();
     events();
+    tools();
     CALL(0, hsaKmtOpenSecondaryKFDCtx, (long)&second);
     CALL(0, hsaKmtAcquireSystemPropertiesCtx, (long)second, (long)&system);
     CALL(0, hsaKmtCloseSecondaryKFDCtx, (long)second);

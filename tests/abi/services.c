@@ -71,6 +71,16 @@ static void events(void) {
         SAY(hsaKmtDestroyEvent(all[i]));
 }
 
+static void debugger(void) {
+    SAY(hsaKmtDbgRegister(1));
+    SAY(hsaKmtDbgRegister(0));
+    SAY(hsaKmtDbgRegister(99));
+    SAY(hsaKmtDbgUnregister(1));
+    SAY(hsaKmtDbgUnregister(99));
+    SAY(hsaKmtSPMAcquire(99));
+    SAY(hsaKmtSPMRelease(99));
+}
+
 int main(void) {
     HsaSystemProperties system;
     SAY(hsaKmtSetTrapHandler(1, 0, 0, 0, 0));
@@ -80,6 +90,7 @@ int main(void) {
     SAY(hsaKmtAcquireSystemProperties(&system));
     runtime();
     events();
+    debugger();
     SAY(hsaKmtReleaseSystemProperties());
     SAY(hsaKmtSetTrapHandler(1, 0, 0, 0, 0));
     SAY(hsaKmtCloseKFD());

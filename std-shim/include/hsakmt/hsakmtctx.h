@@ -135,6 +135,31 @@ HSAKMT_STATUS HSAKMTAPI hsaKmtWaitOnMultipleEvents_ExtCtx(HsaKFDContext *ctx, Hs
                                                           bool WaitOnAll, HSAuint32 Milliseconds,
                                                           HSAuint64 *event_age);
 
+/* ---- Tools ------------------------------------------------------------------------------------------------------- */
+
+HSAKMT_STATUS HSAKMTAPI hsaKmtOpenSMICtx(HsaKFDContext *ctx, HSAuint32 NodeId, int *fd);
+HSAKMT_STATUS HSAKMTAPI hsaKmtSPMAcquireCtx(HsaKFDContext *ctx, HSAuint32 PreferredNode);
+HSAKMT_STATUS HSAKMTAPI hsaKmtSPMReleaseCtx(HsaKFDContext *ctx, HSAuint32 PreferredNode);
+HSAKMT_STATUS HSAKMTAPI hsaKmtSPMSetDestBufferCtx(HsaKFDContext *ctx, HSAuint32 PreferredNode, HSAuint32 SizeInBytes,
+                                                  HSAuint32 *timeout, HSAuint32 *SizeCopied, void *DestMemoryAddress,
+                                                  bool *isSPMDataLoss);
+HSAKMT_STATUS HSAKMTAPI hsaKmtPcSamplingSupportCtx(HsaKFDContext *ctx);
+HSAKMT_STATUS HSAKMTAPI hsaKmtPcSamplingQueryCapabilitiesCtx(HsaKFDContext *ctx, HSAuint32 NodeId, void *sample_info,
+                                                             HSAuint32 sample_info_sz, HSAuint32 *sz_needed);
+HSAKMT_STATUS HSAKMTAPI hsaKmtPcSamplingCreateCtx(HsaKFDContext *ctx, HSAuint32 node_id,
+                                                  HsaPcSamplingInfo *sample_info, HsaPcSamplingTraceId *traceId);
+HSAKMT_STATUS HSAKMTAPI hsaKmtPcSamplingDestroyCtx(HsaKFDContext *ctx, HSAuint32 NodeId, HsaPcSamplingTraceId traceId);
+HSAKMT_STATUS HSAKMTAPI hsaKmtPcSamplingStartCtx(HsaKFDContext *ctx, HSAuint32 NodeId, HsaPcSamplingTraceId traceId);
+HSAKMT_STATUS HSAKMTAPI hsaKmtPcSamplingStopCtx(HsaKFDContext *ctx, HSAuint32 NodeId, HsaPcSamplingTraceId traceId);
+HSAKMT_STATUS HSAKMTAPI hsaKmtDbgRegisterCtx(HsaKFDContext *ctx, HSAuint32 NodeId);
+HSAKMT_STATUS HSAKMTAPI hsaKmtDbgUnregisterCtx(HsaKFDContext *ctx, HSAuint32 NodeId);
+HSAKMT_STATUS HSAKMTAPI hsaKmtDbgEnableCtx(HsaKFDContext *ctx, void **runtime_info, HSAuint32 *data_size);
+HSAKMT_STATUS HSAKMTAPI hsaKmtDbgDisableCtx(HsaKFDContext *ctx);
+HSAKMT_STATUS HSAKMTAPI hsaKmtDbgGetDeviceDataCtx(HsaKFDContext *ctx, void **data, HSAuint32 *n_entries,
+                                                  HSAuint32 *entry_size);
+HSAKMT_STATUS HSAKMTAPI hsaKmtDbgGetQueueDataCtx(HsaKFDContext *ctx, void **data, HSAuint32 *n_entries,
+                                                 HSAuint32 *entry_size, bool suspend_queues);
+
 #ifdef __cplusplus
 }
 #endif

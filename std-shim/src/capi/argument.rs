@@ -235,6 +235,19 @@ impl EventPointer {
     }
 }
 
+/// A copy that the caller frees with free(3); `None` without memory for it.
+pub(super) fn heap_copy<T: Copy>(values: &[T]) -> Option<*mut c_void> {
+    const { assert!(align_of::<T>() <= 16) };
+    // SAFETY: any size may be asked for.
+    let place: *mut T = unsafe { libc::malloc(size_of_val(values).max(1)) }.cast();
+    if place.is_null() {
+        return None;
+    }
+    // SAFETY: room for as many values, aligned for any type by malloc, which nobody else has yet.
+    unsafe { place.copy_from_nonoverlapping(values.as_ptr(), values.len()) };
+    Some(place.cast())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -12,8 +12,10 @@
 //! | `memory` | objects: make, register, map, end |
 //! | `sharing` | memory of others: dmabufs, other processes' buffers |
 //! | `svm` | shared virtual memory, XNACK, memory left |
+//! | `debugger` | a process that debugs itself |
 //! | `events` | events and waits |
 //! | `runtime` | trap handlers, cache policies, the runtime that a debugger finds |
+//! | `tools` | management events, counters, sampling |
 //! | `unwritten` | names that exist and answer NOT_IMPLEMENTED |
 //!
 //! Every call on a context has two names: the plain one means the primary context, the one that ends in `Ctx` is given
@@ -21,6 +23,7 @@
 
 mod argument;
 mod convert;
+mod debugger;
 mod events;
 mod memory;
 mod pointer;
@@ -28,6 +31,7 @@ mod process;
 mod runtime;
 mod sharing;
 mod svm;
+mod tools;
 mod topology;
 mod unwritten;
 

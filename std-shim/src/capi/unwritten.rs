@@ -29,8 +29,6 @@ refusing! {
     UNWRITTEN:
     // topology
     hsaKmtGetAMDGPUDeviceHandle(NodeId: u32, DeviceHandle: *mut HsaAMDGPUDeviceHandle);
-    // events
-    hsaKmtOpenSMI(NodeId: u32, fd: *mut i32);
     // queues
     hsaKmtCreateQueue(
         NodeId: u32,
@@ -55,8 +53,6 @@ refusing! {
     hsaKmtGetQueueInfo(QueueId: u64, QueueInfo: *mut HsaQueueInfo);
     hsaKmtAllocQueueGWS(QueueId: u64, nGWS: u32, firstGWS: *mut u32);
     // debugger
-    hsaKmtDbgRegister(NodeId: u32);
-    hsaKmtDbgUnregister(NodeId: u32);
     hsaKmtDbgWavefrontControl(
         NodeId: u32,
         Operand: CEnum,
@@ -72,10 +68,6 @@ refusing! {
         WatchMask: *mut u64,
         WatchEvent: *mut *mut HsaEvent,
     );
-    hsaKmtDbgEnable(runtime_info: *mut *mut c_void, data_size: *mut u32);
-    hsaKmtDbgDisable();
-    hsaKmtDbgGetDeviceData(data: *mut *mut c_void, n_entries: *mut u32, entry_size: *mut u32);
-    hsaKmtDbgGetQueueData(data: *mut *mut c_void, n_entries: *mut u32, entry_size: *mut u32, suspend_queues: CBool);
     hsaKmtDebugTrapIoctl(arg: *mut kfd_ioctl_dbg_trap_args, Queues: *mut u64, DebugReturn: *mut u64);
     // counters and sampling
     hsaKmtPmcGetCounterProperties(NodeId: u32, CounterProperties: *mut *mut HsaCounterProperties);
@@ -91,22 +83,6 @@ refusing! {
     hsaKmtPmcStartTrace(TraceId: u64, TraceBuffer: *mut c_void, TraceBufferSizeBytes: u64);
     hsaKmtPmcQueryTrace(TraceId: u64);
     hsaKmtPmcStopTrace(TraceId: u64);
-    hsaKmtSPMAcquire(PreferredNode: u32);
-    hsaKmtSPMRelease(PreferredNode: u32);
-    hsaKmtSPMSetDestBuffer(
-        PreferredNode: u32,
-        SizeInBytes: u32,
-        timeout: *mut u32,
-        SizeCopied: *mut u32,
-        DestMemoryAddress: *mut c_void,
-        isSPMDataLoss: *mut CBool,
-    );
-    hsaKmtPcSamplingSupport();
-    hsaKmtPcSamplingQueryCapabilities(NodeId: u32, sample_info: *mut c_void, sample_info_sz: u32, sz_needed: *mut u32);
-    hsaKmtPcSamplingCreate(node_id: u32, sample_info: *mut HsaPcSamplingInfo, traceId: *mut u32);
-    hsaKmtPcSamplingDestroy(NodeId: u32, traceId: u32);
-    hsaKmtPcSamplingStart(NodeId: u32, traceId: u32);
-    hsaKmtPcSamplingStop(NodeId: u32, traceId: u32);
 }
 
 refusing! {

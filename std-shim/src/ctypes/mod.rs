@@ -10,11 +10,13 @@
 mod event;
 mod memory;
 mod opaque;
+mod tools;
 mod topology;
 
 pub use event::*;
 pub use memory::*;
 pub use opaque::*;
+pub use tools::*;
 pub use topology::*;
 
 /// One field of a C struct: what a test compares with the layout tables.
@@ -107,4 +109,5 @@ pub const LAYOUTS: &[CLayout] = &[
     layout::<HsaHwException>(),
     layout::<HsaEventData>(),
     layout::<HsaEvent>(),
+    layout::<HsaPcSamplingInfo>(),
 ];

@@ -17,7 +17,7 @@ macro_rules! opaque {
 
 opaque! {
     HsaQueueResource HsaQueueInfo HsaDbgWaveMessage HsaCounter HsaCounterProperties
-    HsaPmcTraceRoot HsaPcSamplingInfo HsaAMDGPUDevice kfd_ioctl_dbg_trap_args
+    HsaPmcTraceRoot HsaAMDGPUDevice kfd_ioctl_dbg_trap_args
 }
 
 /// A libdrm device.
