@@ -28,6 +28,9 @@ pub enum Error {
     /// This machine or this kernel does not do that.
     #[error("this machine or this kernel does not do that")]
     NotSupported,
+    /// The device has no more of it.
+    #[error("the device has no more of it")]
+    OutOfResources,
     /// The kernel's driver speaks another version of the interface (`HSAKMT_STATUS_DRIVER_MISMATCH`).
     #[error("the kernel's driver speaks another version of the interface")]
     DriverMismatch,

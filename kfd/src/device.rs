@@ -30,6 +30,7 @@ use crate::opcode::{self, Command};
 use crate::uapi::*;
 
 mod arrays;
+mod queues;
 mod render;
 mod scratch;
 #[cfg(test)]

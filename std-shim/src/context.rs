@@ -26,6 +26,7 @@ use hsakmt_core::registry::Writer;
 use crate::backend::{Backend, open_kfd};
 use crate::lock::Held;
 use crate::memory::Mmap;
+use crate::queues::Queues;
 use crate::reason::Reason;
 use crate::shared::{CONTEXTS, SHARED, Shelf};
 use crate::thread::{self, Threads};
@@ -48,6 +49,8 @@ struct State {
     parked: Option<Box<ContextWriter>>,
     /// The minor version of the open channel's interface.
     kfd_minor: u32,
+    /// The open channel's.
+    queues: Queues,
 }
 
 /// A shelf's state; written first when the shelf comes alive.
@@ -279,6 +282,7 @@ impl Context {
         }
         if let Some(mut manager) = locked.state.manager.take() {
             manager.hide();
+            locked.state.queues.end_all(&mut manager);
             manager.tear_down();
             self.remember(&[]);
             park(locked.state, manager);
@@ -323,6 +327,15 @@ impl Context {
         verb(locked.state.manager.as_mut().ok_or(Error::NotOpened)?)
     }
 
+    /// As [`Context::manage`], for verbs that also need the books of the queues.
+    pub(crate) fn manage_queues<T>(
+        self,
+        verb: impl FnOnce(&mut ContextManager, &mut Queues) -> Result<T>,
+    ) -> Result<T> {
+        let locked = self.locked(self.lock()?).ok_or(Error::NotOpened)?;
+        verb(locked.state.manager.as_mut().ok_or(Error::NotOpened)?, &mut locked.state.queues)
+    }
+
     /// The minor version of the kernel driver's interface, as it was at open.
     pub(crate) fn kfd_minor(self) -> Result<u32> {
         let locked = self.locked(self.lock()?).ok_or(Error::NotOpened)?;
@@ -362,7 +375,7 @@ impl Context {
         // SAFETY: at most half of what a word holds; the lock is held, and a registry that was not alive has no writer.
         unsafe { self.shelf.registry.count_from(first) };
         OPENS[self.index].store(0, Ordering::Relaxed);
-        let fresh = MaybeUninit::new(State { manager: None, parked: None, kfd_minor: 0 });
+        let fresh = MaybeUninit::new(State { manager: None, parked: None, kfd_minor: 0, queues: Queues::new() });
         // SAFETY: the lock is held by the caller, and while `live` is 0 nobody has a reference to the content.
         unsafe { STATES[self.index].0.get().write(fresh) };
         self.shelf.live.store(1, Ordering::Relaxed);

@@ -11,6 +11,7 @@
 //! | [`context`], `lock` | open, close, fork; [`Context`] with every verb; the lock they take |
 //! | [`shared`] | the memory that readers touch and a fork wipes |
 //! | [`thread`] | a thread's reader slot |
+//! | [`queues`] | user-mode queues and their memory |
 //! | [`system`], `snapshots`, `banks` | the topology snapshot and what is told of it |
 //! | [`reason`] | why opening or Acquire was refused |
 //! | [`backend`] | `/dev/kfd`, or the simulated machine in this process |
@@ -42,6 +43,7 @@ mod lock;
 mod machine_api;
 pub mod memory;
 mod memory_api;
+pub mod queues;
 pub mod reason;
 pub mod shared;
 mod sharing_api;

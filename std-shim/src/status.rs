@@ -83,6 +83,7 @@ impl From<Error> for Status {
             Error::NoMemory | Error::ReadersStalled => Status::NoMemory,
             Error::NotImplemented => Status::NotImplemented,
             Error::NotSupported => Status::NotSupported,
+            Error::OutOfResources => Status::OutOfResources,
             Error::DriverMismatch => Status::DriverMismatch,
             Error::NotOpened => Status::NotOpened,
             Error::AlreadyOpened => Status::AlreadyOpened,

@@ -10,12 +10,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-typedef long (*Entry)(long, long, long, long, long, long, long, long);
+typedef long (*Entry)(long, long, long, long, long, long, long, long, long, long);
 
 struct call {
     const char *name;
     Entry entry;
-    long argument[8];
+    long argument[10];
     long status;
 };
 
@@ -28,7 +28,7 @@ static long fresh(struct call call);
 
 static long run_entry(const struct call *call) {
     const long *a = call->argument;
-    return (int)call->entry(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7]);
+    return (int)call->entry(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9]);
 }
 
 static void expect(int line, long want, struct call call) {
@@ -109,6 +109,20 @@ static void svm(void) {
     BOTH(-1, hsaKmtReturnAsanHeaderPage, (long)host);
 }
 
+static void queues(void) {
+    static HsaQueueResource compute, engine;
+    static HsaQueueInfo info;
+    static HSAuint32 mask = 1, first;
+    long ring = (long)mmap(NULL, 0x1000, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    BOTH(0, hsaKmtCreateQueue, 1, HSA_QUEUE_SDMA, 100, 0, ring, 0x1000, 0, (long)&engine);
+    BOTH(0, hsaKmtCreateQueueExt, 1, HSA_QUEUE_COMPUTE, 100, 0, 0, ring, 0x1000, 0, (long)&compute);
+    BOTH(0, hsaKmtUpdateQueue, compute.QueueId, 50, 1, ring, 0x1000, 0);
+    BOTH(0, hsaKmtSetQueueCUMask, compute.QueueId, 32, (long)&mask);
+    BOTH(-1, hsaKmtAllocQueueGWS, compute.QueueId, 1, (long)&first);
+    BOTH(-1, hsaKmtGetQueueInfo, compute.QueueId, (long)&info);
+    BOTH(0, hsaKmtDestroyQueue, compute.QueueId);
+}
+
 /* Every name that has no line above. */
 static void others(int count, char **names) {
     for (int i = 0; i < count; i++) {
@@ -132,6 +146,7 @@ static void call_every_entry(int count, char **names) {
     topology();
     memory();
     svm();
+    queues();
     CALL(0, hsaKmtOpenSecondaryKFDCtx, (long)&second);
     CALL(0, hsaKmtAcquireSystemPropertiesCtx, (long)second, (long)&system);
     CALL(0, hsaKmtCloseSecondaryKFDCtx, (long)second);

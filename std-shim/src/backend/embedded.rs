@@ -8,7 +8,7 @@ use hsakmt_kfd::device::TileConfig;
 use hsakmt_kfd::driver::RenderNodeError;
 use hsakmt_kfd::sim::embedded::EmbeddedDriver;
 use hsakmt_kfd::topology::{Topology, TopologyError};
-use hsakmt_kfd::uapi::GetClockCountersArgs;
+use hsakmt_kfd::uapi::{CreateQueueArgs, GetClockCountersArgs, UpdateQueueArgs};
 
 use super::Backend;
 
@@ -53,5 +53,36 @@ impl Backend for EmbeddedDriver {
 
     fn fds(&self) -> Vec<RawFd> {
         EmbeddedDriver::fds(self)
+    }
+
+    fn has_memory(&self) -> bool {
+        EmbeddedDriver::has_memory(self)
+    }
+
+    unsafe fn create_queue(&self, args: &mut CreateQueueArgs) -> Result<(), Errno> {
+        // SAFETY: the caller's promise.
+        unsafe { EmbeddedDriver::create_queue(self, args) }
+    }
+
+    unsafe fn update_queue(&self, args: UpdateQueueArgs) -> Result<(), Errno> {
+        // SAFETY: the caller's promise.
+        unsafe { EmbeddedDriver::update_queue(self, args) }
+    }
+
+    fn destroy_queue(&self, queue: u32) -> Result<(), Errno> {
+        EmbeddedDriver::destroy_queue(self, queue)
+    }
+
+    fn set_cu_mask(&self, queue: u32, mask: &[u32]) -> Result<(), Errno> {
+        EmbeddedDriver::set_cu_mask(self, queue, mask)
+    }
+
+    unsafe fn queue_wave_state(&self, queue: u32, area: u64) -> Result<(u32, u32), Errno> {
+        // SAFETY: the caller's promise.
+        unsafe { EmbeddedDriver::queue_wave_state(self, queue, area) }
+    }
+
+    fn alloc_queue_gws(&self, queue: u32, count: u32) -> Result<u32, Errno> {
+        EmbeddedDriver::alloc_queue_gws(self, queue, count)
     }
 }

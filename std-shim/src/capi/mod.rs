@@ -11,6 +11,7 @@
 //! | `pointer` | the two calls the library exists for |
 //! | `memory` | objects: make, register, map, end |
 //! | `sharing` | memory of others: dmabufs, other processes' buffers |
+//! | `queues` | user-mode queues |
 //! | `svm` | shared virtual memory, XNACK, memory left |
 //! | `unwritten` | names that exist and answer NOT_IMPLEMENTED |
 //!
@@ -22,6 +23,7 @@ mod convert;
 mod memory;
 mod pointer;
 mod process;
+mod queues;
 mod sharing;
 mod svm;
 mod topology;

@@ -59,29 +59,6 @@ refusing! {
         event_age: *mut u64,
     );
     hsaKmtOpenSMI(NodeId: u32, fd: *mut i32);
-    // queues
-    hsaKmtCreateQueue(
-        NodeId: u32,
-        Type: CEnum,
-        QueuePercentage: u32,
-        Priority: CPriority,
-        QueueAddress: *mut c_void,
-        QueueSizeInBytes: u64,
-        Event: *mut HsaEvent,
-        QueueResource: *mut HsaQueueResource,
-    );
-    hsaKmtUpdateQueue(
-        QueueId: u64,
-        QueuePercentage: u32,
-        Priority: CPriority,
-        QueueAddress: *mut c_void,
-        QueueSize: u64,
-        Event: *mut HsaEvent,
-    );
-    hsaKmtDestroyQueue(QueueId: u64);
-    hsaKmtSetQueueCUMask(QueueId: u64, CUMaskCount: u32, QueueCUMask: *mut u32);
-    hsaKmtGetQueueInfo(QueueId: u64, QueueInfo: *mut HsaQueueInfo);
-    hsaKmtAllocQueueGWS(QueueId: u64, nGWS: u32, firstGWS: *mut u32);
     hsaKmtSetTrapHandler(
         NodeId: u32,
         TrapHandlerBaseAddress: *mut c_void,

@@ -9,10 +9,12 @@
 
 mod memory;
 mod opaque;
+mod queues;
 mod topology;
 
 pub use memory::*;
 pub use opaque::*;
+pub use queues::*;
 pub use topology::*;
 
 /// One field of a C struct: what a test compares with the layout tables.
@@ -99,4 +101,6 @@ pub const LAYOUTS: &[CLayout] = &[
     layout::<HsaPointerInfo>(),
     layout::<HsaMemoryRange>(),
     layout::<HSA_SVM_ATTRIBUTE>(),
+    layout::<HsaQueueResource>(),
+    layout::<HsaQueueInfo>(),
 ];

@@ -16,7 +16,7 @@ macro_rules! opaque {
 }
 
 opaque! {
-    HsaEvent HsaEventDescriptor HsaQueueResource HsaQueueInfo HsaDbgWaveMessage HsaCounter HsaCounterProperties
+    HsaEvent HsaEventDescriptor HsaDbgWaveMessage HsaCounter HsaCounterProperties
     HsaPmcTraceRoot HsaPcSamplingInfo HsaAMDGPUDevice kfd_ioctl_dbg_trap_args
 }
 

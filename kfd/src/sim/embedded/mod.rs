@@ -32,6 +32,8 @@ use crate::uapi::{self, GetAvailableMemoryArgs, GetClockCountersArgs, GetVersion
 
 mod driver;
 mod here;
+#[allow(unsafe_code)]
+mod queues;
 mod space;
 
 #[cfg(test)]
