@@ -229,7 +229,7 @@ impl Context {
         let opened = environment::at_open(minor, self.index != 0);
         self.remember(&device.fds());
         let writer = self.writer(state)?;
-        let assembled = assemble(state, writer, device, opened);
+        let assembled = assemble(state, writer, device, opened, Box::new_uninit());
         let mut manager = assembled.inspect_err(|_| self.remember(&[]))?;
         // What is noted is another opening's, or a parent process's.
         let stands = snapshots::with(|table| (table.note_set_up(self.index, None), table.current()));
@@ -383,7 +383,7 @@ impl Context {
     }
 }
 
-/// A manager that shows nothing before all of it stands. Out of line, as [`park`] and [`Context::writer`] are: each moves
+/// A manager that shows nothing before all of it stands, at a `place` that was taken while the stack was less deep. Out of line, as [`park`] and [`Context::writer`] are: each moves
 /// values of a few KiB, which are off the stack when it returns.
 #[inline(never)]
 fn assemble(
@@ -391,17 +391,23 @@ fn assemble(
     mut writer: Box<ContextWriter>,
     device: Box<dyn Backend>,
     opened: Opened,
+    place: Box<MaybeUninit<ContextManager>>,
 ) -> Result<Box<ContextManager>> {
     writer.close();
     writer.limit_retired(environment::retired_limit());
-    // An object that a close without memory has left behind is no object of this channel.
-    if writer.snapshot().iter().next().is_some()
-        && let Err(error) = writer.clear_objects()
-    {
+    if let Err(error) = clear_left_behind(&mut writer) {
         state.parked = Some(writer);
         return Err(error);
     }
-    Ok(Box::new(Manager::new(device, *writer, opened)?))
+    Ok(Box::write(place, Manager::new(device, *writer, opened)?))
+}
+
+/// An object that a close without memory has left behind is no object of this channel. Out of line: it rarely needs its
+/// stack.
+#[cold]
+#[inline(never)]
+fn clear_left_behind(writer: &mut ContextWriter) -> Result<()> {
+    if writer.snapshot().iter().next().is_some() { writer.clear_objects() } else { Ok(()) }
 }
 
 /// Ends a channel; its writer waits for the next one.
