@@ -190,11 +190,12 @@ impl Doorbells {
     fn make(&mut self, manager: &mut ContextManager, plan: &Plan, offset: u64) -> Result<()> {
         let page = manager.writer().layout().page.bytes();
         self.size = sizes::doorbells(plan.version, page);
-        if manager.is_dgpu() && sizes::doorbells_are_objects(plan.version) {
-            if let Ok(address) = manager.make_doorbells(plan.node, self.size, offset) {
-                (self.address, self.object) = (address, true);
-                return Ok(());
-            }
+        if manager.is_dgpu()
+            && sizes::doorbells_are_objects(plan.version)
+            && let Ok(address) = manager.make_doorbells(plan.node, self.size, offset)
+        {
+            (self.address, self.object) = (address, true);
+            return Ok(());
         }
         let address = reserve(manager, self.size, page, HostMap::Mmio { offset })?;
         (self.address, self.object) = (address, false);
