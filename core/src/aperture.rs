@@ -1,6 +1,6 @@
 //! Apertures and the routing rule: which index an address is looked for in.
 //!
-//! In: an address. Out: a [`Route`]: at most one address index, and whether the userptr index is asked first. Bounds
+//! In: an address. Out: a `Route`: at most one address index, and whether the userptr index is asked first. Bounds
 //! are inclusive and never change between two set-ups, so [`Layout`] is shared by all snapshots of one set-up and a
 //! route costs a handful of compares on two cache lines.
 //!

@@ -1,7 +1,7 @@
 //! A context's life: open, close, fork; and the lock that writers take.
 //!
 //! In: calls of any thread, in any order. Out: [`Context::query_pointer`] (`query`), which takes no lock, and
-//! [`Context::manage`], which gives one caller at a time the memory manager. What never happens: a query that waits for a
+//! `Context::manage`, which gives one caller at a time the memory manager. What never happens: a query that waits for a
 //! writer, a child that waits for a lock of its parent's threads, an object of a closed channel that a query still finds.
 //!
 //! Readers touch [`crate::shared`] alone. What a writer needs besides (manager, device, counts) is the `State` behind

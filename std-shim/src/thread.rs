@@ -49,8 +49,8 @@ impl Kept for Own {
 /// A reader slot of this process.
 pub(crate) type ThreadSlot = Slot<Own>;
 
-/// The domain of a context: all contexts' readers share [`SHARED`]'s slots, and each context is a group of its own. Only
-/// the contexts of [`SHARED`] have one.
+/// The domain of a context: all contexts' readers share `SHARED`'s slots, and each context is a group of its own. Only
+/// the contexts of `SHARED` have one.
 #[derive(Debug)]
 pub struct Threads(());
 

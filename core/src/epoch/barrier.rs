@@ -12,10 +12,10 @@ use crate::{list, registry};
 /// A store before [`Barrier::light`] on one thread and a store before [`Barrier::heavy`] on another: at least one of the
 /// two threads sees the other's store in its loads after its barrier.
 pub unsafe trait Barrier: Sync {
-    /// See [`Grace::BATCH`].
+    /// See [`Grace::BATCH`](super::Grace::BATCH).
     const BATCH: usize = registry::BATCH;
 
-    /// See [`Grace::KEEP_PUBLISHES`].
+    /// See [`Grace::KEEP_PUBLISHES`](super::Grace::KEEP_PUBLISHES).
     const KEEP_PUBLISHES: usize = list::KEEP_PUBLISHES;
 
     /// How often a writer at its limit looks again, where nothing better than spinning is known.
