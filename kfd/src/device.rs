@@ -5,7 +5,7 @@
 //! is. What never happens: a decision, a second try other than of a call that a signal interrupted or the kernel put
 //! off, or a heap allocation, except for the array of apertures on a machine with more than 64 GPUs.
 //!
-//! All methods are safe to call, with any arguments. What the kernel is told to read or write is this call's own, or comes
+//! All methods are safe to call, with any arguments. What the kernel reads or writes is this call's own, or comes
 //! as a promise: host memory as a [`HostRange`], a descriptor as a borrow. The descriptor behind a [`Device`] or a
 //! [`RenderNode`] was opened by the device's path, or the caller of `from_fd` has promised what it is; so the ioctls mean
 //! what these methods take them for.
@@ -51,7 +51,7 @@ fn restart<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> Result<T, Errn
     }
 }
 
-/// Runs an ioctl of KFD in the same way. What it answers is in the log, whoever drops it on the way.
+/// Runs an ioctl of KFD in the same way. The log has its answer, also if a caller drops it.
 fn restart_ioctl<T>(command: Command, call: impl FnMut() -> rustix::io::Result<T>) -> Result<T, Errno> {
     // A number and no words: those would come from the heap, and the memory manager holds its lock.
     restart(call).inspect_err(|errno| log::debug!("{}: error {}", command.name(), errno.0))

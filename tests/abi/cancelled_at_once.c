@@ -1,4 +1,4 @@
-/* A thread of the asynchronous type that is told to end while it is inside an entry. The entry does its work whole; then the
+/* A thread of the asynchronous type that is cancelled while it is inside an entry. The entry does its work whole; then the
  * thread ends where cancellation is let through again, with its clean-up handlers. Later entries find no lock taken. */
 #define _GNU_SOURCE
 #include "hsakmt/hsakmt.h"

@@ -5,7 +5,7 @@
 //! unaligned, and what is only written is never read.
 //!
 //! Three promises cannot be checked, and every C caller makes them by calling. A pointer that is not null leads to memory of
-//! the type that the header says, which nobody else uses during the call. A range that is registered, mapped or given
+//! the type that the header says, which no other code uses during the call. A range that is registered, mapped or given
 //! attributes is memory that GPUs may use until that ends ([`HostRange::new`]). A descriptor is the caller's to lend.
 
 use core::ffi::c_void;

@@ -21,7 +21,7 @@ pub enum Place {
     Host(u64),
 }
 
-/// The value of each byte of the doorbells and of the event page that nobody has written since the kernel reset it.
+/// The value of each byte of the doorbells and of the event page that were not written since the reset.
 pub const RESTING: u8 = 0xff;
 
 impl Place {

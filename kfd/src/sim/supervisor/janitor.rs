@@ -1,7 +1,7 @@
 //! Removes the supervisor's temporary directory even if SIGKILL ends the supervisor.
 //!
 //! A shell of its own waits for the end of a pipe whose other end only the supervisor holds; then it removes the
-//! directory. It is nobody's child and ignores the terminal's signals.
+//! directory. The supervisor does not wait for it, and it ignores the terminal's signals.
 
 use std::io;
 use std::path::Path;
