@@ -12,7 +12,8 @@ pub(crate) fn last_used(range: Bounds) -> Option<usize> {
     let file = rustix::fs::open("/proc/self/maps", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let mut maps = Maps::default();
     let mut last = None;
-    let mut piece = [0; 2048];
+    // Not more: the caller may have little stack.
+    let mut piece = [0; 1024];
     loop {
         let length = rustix::io::retry_on_intr(|| rustix::io::read(&file, &mut piece)).ok()?;
         if length == 0 {

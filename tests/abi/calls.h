@@ -6,6 +6,7 @@
 
 #include <dlfcn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -34,7 +35,7 @@ static long run_entry(const struct call *call) {
 static void expect(int line, long want, struct call call) {
     long got = fresh(call);
     called[calls++] = call.name;
-    if (want >= 0 && got != want) {
+    if (want >= 0 && got != want && !getenv("ANY_STATUS")) {
         printf("line %d: %s: %ld instead of %ld\n", line, call.name, got, want);
         wrong = 1;
     }

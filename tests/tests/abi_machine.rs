@@ -197,30 +197,66 @@ fn a_thread_that_may_end_anywhere_ends_after_the_work_of_the_entry() {
     run("a_thread_that_may_end_anywhere_ends_after_the_work_of_the_entry", &["--svm", "off"], "cancelled_at_once.c");
 }
 
-/// The installed library: as built for users, symbols bound at start.
+/// The installed library: as built for users, symbols bound at start. Also with many GPUs, while SVM is reserved up front (the
+/// second context finds no room), with high trees, and where the driver refuses: undoing and logging need stack as well.
 #[test]
 fn case_94_no_entry_needs_more_than_half_of_the_smallest_stack() {
-    every_entry("case_94_no_entry_needs_more_than_half_of_the_smallest_stack", "stacks.c");
+    let name = "case_94_no_entry_needs_more_than_half_of_the_smallest_stack";
+    every_entry(name, "stacks.c");
+    if sim::unavailable().is_some() {
+        return;
+    }
+    let entries = Entries::build("stacks.c");
+    entries.run(&["--svm", "on", "--gpus", "63"], &[]);
+    entries.run(&["--svm", "off"], &[("HIGH_TREES", "1")]);
+    let refused = [("HSAKMT_DEBUG_LEVEL", "7"), ("ANY_STATUS", "1")];
+    entries.run(&["--svm", "on"], &[("HSA_RESERVE_SVM", "1"), refused[0], refused[1]]);
+    for verb in
+        ["open", "version", "apertures", "acquire_vm", "policy", "alloc", "map", "unmap", "free", "create_process"]
+    {
+        entries.run(&["--svm", "on", "--fault", &format!("{verb}:*=ENOMEM")], &refused);
+    }
 }
 
-/// Runs a program that calls every export, on machines without and with SVM, and on one whose GPUs change.
+/// The machines on which every export is called: without and with SVM, and one whose GPUs change.
+const MACHINES: [&[&str]; 3] = [&["--svm", "off"], &["--svm", "on"], &["--svm", "off", "--next", "0xa102"]];
+
+/// Runs a program that calls every export, silent and with everything logged.
 fn every_entry(name: &str, program: &str) {
     if let Some(reason) = sim::unavailable() {
         return sim::skip(&format!("abi_machine::{name}"), &reason);
     }
-    let folder = tempfile::tempdir().unwrap();
-    let binary = folder.path().join("program");
-    // The program names the entries at run time only.
-    let flags = ["-Wall", "-Wextra", "-Werror", "-pthread", "-Wl,--no-as-needed", "-Wl,-z,now"];
-    build_with(&prefix(), Link::Shared, &flags, &[&source(program)], &binary);
-    let script = std::fs::read_to_string(workspace().join("std-shim/libhsakmt.ver")).unwrap();
-    let names: Vec<&str> = script.lines().filter_map(|line| line.trim().strip_suffix(';')).collect();
-    let names: Vec<&str> = names.into_iter().filter(|name| name.starts_with("hsaKmt")).collect();
-    assert!(names.len() > 120, "{names:?}");
-    for options in [&["--svm", "off"][..], &["--svm", "on"], &["--svm", "off", "--next", "0xa102"]] {
+    let entries = Entries::build(program);
+    for options in MACHINES {
         for level in ["", "7"] {
-            let mut command = sim::under(options, &binary);
-            succeed(command.args(&names).env("HSAKMT_DEBUG_LEVEL", level));
+            entries.run(options, &[("HSAKMT_DEBUG_LEVEL", level)]);
         }
+    }
+}
+
+/// A program that calls every export, and their names.
+struct Entries {
+    _folder: tempfile::TempDir,
+    binary: std::path::PathBuf,
+    names: Vec<String>,
+}
+
+impl Entries {
+    fn build(program: &str) -> Entries {
+        let folder = tempfile::tempdir().unwrap();
+        let binary = folder.path().join("program");
+        // The program names the entries at run time only.
+        let flags = ["-Wall", "-Wextra", "-Werror", "-pthread", "-Wl,--no-as-needed", "-Wl,-z,now"];
+        build_with(&prefix(), Link::Shared, &flags, &[&source(program)], &binary);
+        let script = std::fs::read_to_string(workspace().join("std-shim/libhsakmt.ver")).unwrap();
+        let names = script.lines().filter_map(|line| line.trim().strip_suffix(';'));
+        let names: Vec<String> = names.filter(|name| name.starts_with("hsaKmt")).map(str::to_owned).collect();
+        assert!(names.len() > 120, "{names:?}");
+        Entries { _folder: folder, binary, names }
+    }
+
+    fn run(&self, options: &[&str], variables: &[(&str, &str)]) {
+        let mut command = sim::under(options, &self.binary);
+        succeed(command.args(&self.names).envs(variables.iter().copied()));
     }
 }

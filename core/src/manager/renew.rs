@@ -41,9 +41,10 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         let kept = self.machine.reserved();
         // The steps of a set-up work on `self.machine`; the old one waits aside.
         core::mem::swap(&mut self.machine, &mut other);
-        let planned = self.plan(nodes, kept);
+        let mut layout = Layout::empty(page);
+        let planned = self.plan(nodes, kept, &mut layout);
         core::mem::swap(&mut self.machine, &mut other);
-        let done = planned.and_then(|layout| self.change_over(layout, &mut other));
+        let done = planned.and_then(|()| self.change_over(layout, &mut other));
         // What did not come to stand, or stands no more.
         self.end_machine(other);
         done

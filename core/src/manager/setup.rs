@@ -71,18 +71,25 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
 
     #[inline(never)]
     fn publish_plan(&mut self, nodes: &[NodeFacts<'_>]) -> Result<(), SetUpError> {
-        let layout = self.plan(nodes, None)?;
+        let mut layout = Layout::empty(self.page());
+        self.plan(nodes, None, &mut layout)?;
         Ok(self.writer.set_layout(layout)?)
     }
 
-    /// Makes the apertures of `self.machine`, which knows its GPUs: the layout to publish. `kept` is a range that is
-    /// reserved for SVM already. On an error the caller ends the machine, and its SVM range unless that is `kept`.
-    pub(super) fn plan(&mut self, nodes: &[NodeFacts<'_>], kept: Option<Bounds>) -> Result<Layout, SetUpError> {
+    /// Makes the apertures of `self.machine`, which knows its GPUs, and writes the layout to publish into `layout`, which is
+    /// empty. `kept` is a range that is reserved for SVM already. On an error the caller ends the machine, and its SVM range
+    /// unless that is `kept`.
+    pub(super) fn plan(
+        &mut self,
+        nodes: &[NodeFacts<'_>],
+        kept: Option<Bounds>,
+        layout: &mut Layout,
+    ) -> Result<(), SetUpError> {
         let none =
             ProcessApertures { gpu: GpuId::NONE, lds: Bounds::EMPTY, scratch: Bounds::EMPTY, gpuvm: Bounds::EMPTY };
         // Not on the stack, which has 7 KiB less then.
         let mut apertures = Array::filled(MAX_NODES, none, self.writer.memory())?;
-        let planned = self.plan_with(nodes, kept, &mut apertures);
+        let planned = self.plan_with(nodes, kept, &mut apertures, layout);
         apertures.free(self.writer.memory());
         planned
     }
@@ -93,14 +100,15 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         nodes: &[NodeFacts<'_>],
         kept: Option<Bounds>,
         apertures: &mut [ProcessApertures],
-    ) -> Result<Layout, SetUpError> {
-        let mut layout = self.blank_layout(nodes)?;
+        layout: &mut Layout,
+    ) -> Result<(), SetUpError> {
+        self.list_nodes(nodes, layout)?;
         let count = self.driver.process_apertures(apertures).map_err(SetUpError::Apertures)?;
         let known = apertures.get(..count).unwrap_or(apertures);
         let mut common = Common::default();
         for known in known {
             if self.machine.adopt(known, nodes)? {
-                self.adopt_gpuvm(known, &mut common, &mut layout)?;
+                self.adopt_gpuvm(known, &mut common, layout)?;
                 let gpu = known.gpu;
                 self.driver.acquire_vm(gpu).map_err(|errno| SetUpError::AcquireVm { gpu, errno })?;
             }
@@ -108,22 +116,21 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         if common.limit != 0 {
             self.make_svm(common, nodes, kept)?;
         }
-        self.write_svm(&mut layout);
-        self.set_policies(known, &layout)?;
-        self.make_mem_handle(&mut layout);
-        Ok(layout)
+        self.write_svm(layout);
+        self.set_policies(known, layout)?;
+        self.make_mem_handle(layout);
+        Ok(())
     }
 
     /// The node table and the kind of machine; no aperture yet.
-    fn blank_layout(&self, nodes: &[NodeFacts<'_>]) -> Result<Layout, SetUpError> {
-        let mut layout = Layout::empty(self.page());
+    fn list_nodes(&self, nodes: &[NodeFacts<'_>], layout: &mut Layout) -> Result<(), SetUpError> {
         let table = layout.nodes.get_mut(..nodes.len()).ok_or(SetUpError::TooManyNodes(nodes.len()))?;
         for (gpu, facts) in table.iter_mut().zip(nodes) {
             *gpu = facts.gpu_id;
         }
         layout.node_count = u32::try_from(nodes.len()).unwrap_or(u32::MAX);
         layout.dgpu = self.machine.dgpu;
-        Ok(layout)
+        Ok(())
     }
 
     /// A GPU's own range: an aperture of its own if it lies beyond the canonical addresses, else a limit on SVM.
@@ -152,6 +159,8 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         Ok(())
     }
 
+    /// Out of line, as `split_reserved` is: each has values of some hundred bytes on the stack.
+    #[inline(never)]
     fn make_svm(&mut self, common: Common, nodes: &[NodeFacts<'_>], kept: Option<Bounds>) -> Result<(), SetUpError> {
         let base = common.base.checked_next_multiple_of(HUGE_PAGE).ok_or(SetUpError::NoCommonRange)?;
         let end = common.limit.saturating_add(1) & !(HUGE_PAGE - 1);
@@ -179,6 +188,7 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
     }
 
     /// The first quarter becomes the coherent aperture.
+    #[inline(never)]
     fn split_reserved(&mut self, whole: Bounds, align: usize) {
         let (guard, page) = (self.machine.guard(), self.page());
         let quarter = (whole.limit - whole.base) / 4 + 1;

@@ -2,7 +2,10 @@
 //!
 //! Nothing here can fail half way: [`Nodes::reserve`] first makes sure that the pools hold what the edits may need at
 //! worst, then an edit only takes from them. Nodes that the new version no longer uses are retired, not freed: they
-//! go into a [`Limbo`] that waits for its grace period. A node made and dropped within one edit goes straight back.
+//! go into a [`Limbo`] that waits for its grace period.
+//!
+//! Edits recurse, once per level. What a level needs only after its child is done stands in functions of its own, which are
+//! not inlined: a frame of the recursion is then some hundred bytes, and a caller may have little stack.
 //!
 //! A full node splits in halves, or, at the outer edges, so that ascending and descending insertion leaves full nodes
 //! behind. A node that shrank is joined with a neighbour when both fit in one ([`join`]).
@@ -140,7 +143,7 @@ impl Edit<'_> {
         let Some(top) = self.remove_at::<O>(node, height, key, joins)? else { return Ok(Root::EMPTY) };
         let (mut node, mut height) = (top.node, height);
         while height > 0 {
-            let branch = *branch_of::<O::Beside>(node);
+            let branch = branch_of::<O::Beside>(node);
             let (Some(only), None) = (branch.child(0), branch.child(1)) else { break };
             // A top with one child is of no use.
             self.retire_branch::<O>(node);
@@ -153,11 +156,19 @@ impl Edit<'_> {
         if height == 0 {
             return self.insert_leaf::<O>(node, record, edge);
         }
-        let old = *branch_of::<O::Beside>(node);
+        let old = branch_of::<O::Beside>(node);
         let position = old.position(O::key(record));
         let child = old.child(position).ok_or(Error::Failed)?;
         let below = Edge { left: edge.left && position == 0, right: edge.right && position + 1 == old.len() };
-        let (child, split) = self.insert_at::<O>(child.node, height - 1, record, below)?;
+        let grown = self.insert_at::<O>(child.node, height - 1, record, below)?;
+        self.insert_above::<O>(node, position, grown, edge)
+    }
+
+    /// The branch `node` after an insertion below its child at `position`.
+    #[inline(never)]
+    fn insert_above<O: Order>(&mut self, node: NodePtr, position: usize, grown: Grown, edge: Edge) -> Result<Grown> {
+        let old = branch_of::<O::Beside>(node);
+        let (child, split) = grown;
         let before = old.used().take(position);
         let after = old.used().skip(position + 1);
         let children = before.chain([child]).chain(split).chain(after);
@@ -172,6 +183,7 @@ impl Edit<'_> {
         Ok((left, Some(right)))
     }
 
+    #[inline(never)]
     fn insert_leaf<O: Order>(&mut self, node: NodePtr, record: &Record, edge: Edge) -> Result<Grown> {
         let old = leaf_of(node);
         let position = old.position(O::key(record), O::key);
@@ -218,21 +230,34 @@ impl Edit<'_> {
     /// The subtree without `key`; `None` when nothing is left of it. `joins`: there are nodes for [`Edit::combine`].
     fn remove_at<O: Order>(&mut self, node: NodePtr, height: usize, key: Key, joins: bool) -> Result<Option<Child>> {
         if height == 0 {
-            let old = leaf_of(node);
-            let position = found::<O>(old, key)?;
-            let rest = old.used().iter().take(position).chain(old.used().iter().skip(position + 1));
-            let left = if old.len() > 1 { Some(self.new_leaf::<O>(rest)?) } else { None };
-            self.retire_leaf(node);
-            return Ok(left);
+            return self.remove_from_leaf::<O>(node, key);
         }
-        let old = *branch_of::<O::Beside>(node);
+        let old = branch_of::<O::Beside>(node);
         let position = old.position(key);
         let child = old.child(position).ok_or(Error::Failed)?;
         let child = self.remove_at::<O>(child.node, height - 1, key, joins)?;
-        let (from, joined, to) = match child {
+        let place = match child {
             None => (position, None, position + 1),
-            Some(child) => self.join::<O>(&old, position, child, height - 1, joins)?,
+            Some(child) => self.join::<O>(old, position, child, height - 1, joins)?,
         };
+        self.remove_above::<O>(node, place)
+    }
+
+    #[inline(never)]
+    fn remove_from_leaf<O: Order>(&mut self, node: NodePtr, key: Key) -> Result<Option<Child>> {
+        let old = leaf_of(node);
+        let position = found::<O>(old, key)?;
+        let rest = old.used().iter().take(position).chain(old.used().iter().skip(position + 1));
+        let left = if old.len() > 1 { Some(self.new_leaf::<O>(rest)?) } else { None };
+        self.retire_leaf(node);
+        Ok(left)
+    }
+
+    /// The branch `node` with one child, or none, in place of those from one position to before another.
+    #[inline(never)]
+    fn remove_above<O: Order>(&mut self, node: NodePtr, place: join::Place) -> Result<Option<Child>> {
+        let old = branch_of::<O::Beside>(node);
+        let (from, joined, to) = place;
         let children = old.used().take(from).chain(joined).chain(old.used().skip(to));
         let rest = old.len() - (to - from) + usize::from(joined.is_some());
         let left = if rest > 0 { Some(self.new_branch::<O>(children)?) } else { None };

@@ -12,9 +12,13 @@ use crate::tree::node::{Beside, Branch, Child, NodePtr};
 use crate::tree::search::FANOUT;
 use crate::tree::size::PAIR;
 
+/// Which children of a branch a removal replaces, from one position to before another, and by what.
+pub(super) type Place = (usize, Option<Child>, usize);
+
 impl Edit<'_> {
     /// Joins a child that shrank with the neighbour to its right or left if both fit in one node. The child is fresh:
     /// the neighbour's entries move into it. Returns which children of `parent` the result replaces.
+    #[inline(never)]
     pub(super) fn join<O: Order>(
         &mut self,
         parent: &Branch<O::Beside>,
@@ -22,7 +26,7 @@ impl Edit<'_> {
         child: Child,
         height: usize,
         joins: bool,
-    ) -> Result<(usize, Option<Child>, usize)> {
+    ) -> Result<Place> {
         let len = |node: Child| len_of::<O::Beside>(node.node, height);
         let left = at.checked_sub(1).and_then(|before| parent.child(before));
         if let Some(right) = parent.child(at + 1).filter(|right| len(child) + len(*right) <= FANOUT) {
@@ -50,16 +54,15 @@ impl Edit<'_> {
     ) -> Result<Child> {
         let other = if left.node == fresh.node { right.node } else { left.node };
         if height == 0 {
-            merge_leaves::<O>(left.node, right.node, fresh.node);
+            let joined = merge_leaves::<O>(left.node, right.node, fresh.node);
             self.retire_leaf(other);
-            return Ok(summary_of_leaf::<O>(fresh.node.leaf()));
+            return Ok(joined);
         }
-        let (a, b) = (*branch_of::<O::Beside>(left.node), *branch_of::<O::Beside>(right.node));
-        let met = if joins { self.met::<O>(&a, &b, height)? } else { None };
-        let mut branch = Fresh(fresh.node.branch::<O::Beside>());
-        branch.get().fill(side_by_side(&a, met, &b));
+        let (a, b) = (branch_of::<O::Beside>(left.node), branch_of::<O::Beside>(right.node));
+        let met = if joins { self.met::<O>(a, b, height)? } else { None };
+        let joined = merge_branches::<O>(left.node, met, right.node, fresh.node);
         self.retire_branch::<O>(other);
-        Ok(summary_of_branch(branch.0))
+        Ok(joined)
     }
 
     /// The last child of `a` and the first of `b` in one node, if they hold few.
@@ -91,12 +94,25 @@ impl Edit<'_> {
     }
 }
 
-/// The records of two leaves in one of them, `fresh`. Out of line, so that the copies are off the stack before anything is
-/// called.
+/// The records of both, written over `fresh`, which is one of them. Out of line: the copy is off the stack before anything
+/// is called.
 #[inline(never)]
-fn merge_leaves<O: Order>(left: NodePtr, right: NodePtr, fresh: NodePtr) {
-    let (a, b) = (*leaf_of(left), *leaf_of(right));
-    Fresh(fresh.leaf()).get().fill(a.used().iter().chain(b.used()), O::key);
+fn merge_leaves<O: Order>(left: NodePtr, right: NodePtr, fresh: NodePtr) -> Child {
+    let old = *leaf_of(fresh);
+    let (a, b) = if left == fresh { (&old, leaf_of(right)) } else { (leaf_of(left), &old) };
+    let mut leaf = Fresh(fresh.leaf());
+    leaf.get().fill(a.used().iter().chain(b.used()), O::key);
+    summary_of_leaf::<O>(leaf.0)
+}
+
+/// The children of both, written over `fresh`, which is one of them. Out of line as `merge_leaves`.
+#[inline(never)]
+fn merge_branches<O: Order>(left: NodePtr, met: Option<Child>, right: NodePtr, fresh: NodePtr) -> Child {
+    let old = *branch_of::<O::Beside>(fresh);
+    let (a, b) = if left == fresh { (&old, branch_of(right)) } else { (branch_of(left), &old) };
+    let mut branch = Fresh(fresh.branch::<O::Beside>());
+    branch.get().fill(side_by_side(a, met, b));
+    summary_of_branch(branch.0)
 }
 
 /// The children of `a`, then those of `b`; `met` in place of the last and the first.
