@@ -81,7 +81,7 @@ fn walk(mut core: Core) -> ManuallyDrop<Core> {
     let mut session = core.reader.session();
     if let Ok(snapshot) = session.snapshot() {
         for address in &core.list {
-            used(&black_box(&snapshot).query_pointer(*address));
+            used(&snapshot.query_pointer(black_box(*address)));
         }
     }
     drop(session);

@@ -7,7 +7,7 @@
 
 use core::ptr::NonNull;
 
-use super::search::{FANOUT, UNUSED, count, rank_lt};
+use super::search::{FANOUT, UNUSED, count, rank_le, rank_lt};
 use crate::record::Record;
 
 /// A key: an address, then a size among equal addresses (0 throughout the address index).
@@ -175,6 +175,10 @@ impl<B: Beside> Branch<B> {
 
     /// The child whose subtree `key` belongs to.
     pub(crate) fn position(&self, key: Key) -> usize {
+        if size_of::<B>() == 0 {
+            // No two keys share an address.
+            return rank_le(&self.keys, key.address).saturating_sub(1);
+        }
         let below = rank_lt(&self.keys, key.address);
         let here = self.keys.iter().enumerate().skip(below);
         let equal =
