@@ -110,7 +110,8 @@ int main(int count, char **names) {
     int failed = 1;
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, 16384);
-    if (pthread_create(&thread, &attributes, smallest, &failed) || pthread_join(thread, NULL) || (failed && !getenv("ANY_STATUS"))) {
+    if (pthread_create(&thread, &attributes, smallest, &failed) || pthread_join(thread, NULL) ||
+        (failed && !getenv("ANY_STATUS"))) {
         puts("16 KiB of stack do not do");
         return 1;
     }
