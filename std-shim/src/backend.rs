@@ -1,17 +1,15 @@
 //! What stands behind an open channel: the real `/dev/kfd`, or the simulated machine in this process.
 //!
-//! [`Backend`] is the memory manager's [`Driver`] plus the few things a process asks that are not about objects. Only the
-//! drivers of `hsakmt_kfd` are channels: a forked child closes the descriptors that [`Backend::fds`] names, by their numbers.
-
-#[cfg(feature = "simulated")]
-mod embedded;
+//! [`Backend`] is the memory manager's [`Driver`] plus the few things a process asks that are not about objects, without the
+//! transport in its type. [`KfdDriver`] is the only one, over any transport: a forked child closes the descriptors that
+//! [`Backend::fds`] names, by their numbers.
 
 use std::fmt::Debug;
 use std::os::fd::RawFd;
 
 use hsakmt_core::driver::{Driver, Errno};
 use hsakmt_core::node::GpuId;
-use hsakmt_kfd::device::{Device, TileConfig};
+use hsakmt_kfd::device::{Device, TileConfig, Transport};
 use hsakmt_kfd::driver::{KfdDriver, RenderNodeError};
 use hsakmt_kfd::topology::{Topology, TopologyError};
 use hsakmt_kfd::uapi::GetClockCountersArgs;
@@ -22,10 +20,10 @@ mod sealed {
     /// Says of a type that [`super::Backend::fds`] are descriptors of its own.
     pub trait Sealed {}
 
-    impl Sealed for hsakmt_kfd::driver::KfdDriver {}
+    impl<T: hsakmt_kfd::device::Transport> Sealed for hsakmt_kfd::driver::KfdDriver<T> {}
 }
 
-/// A channel to a KFD. It is for the drivers of `hsakmt_kfd` alone:
+/// A channel to a KFD. Only a [`KfdDriver`] is one:
 /// ```compile_fail,E0277
 /// # use hsakmt::backend::Backend;
 /// # fn a_channel<B: Backend>() {}
@@ -66,13 +64,13 @@ pub(crate) fn open_kfd() -> Result<Box<dyn Backend>, Reason> {
     Ok(Box::new(KfdDriver::without_gpus(Device::open().map_err(Reason::Open)?)))
 }
 
-impl Backend for KfdDriver {
+impl<T: Transport<Space: Send> + Send> Backend for KfdDriver<T> {
     fn version(&self) -> Result<(u32, u32), Errno> {
         self.device().version()
     }
 
     fn topology(&self, svm_api: bool) -> Result<Topology, TopologyError> {
-        Topology::read_host(svm_api)
+        self.device().transport().topology(svm_api)
     }
 
     fn add_gpus(&mut self, topology: &Topology) -> Result<(), RenderNodeError> {
