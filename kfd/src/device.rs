@@ -31,14 +31,20 @@ use crate::opcode::{self, Command};
 use crate::uapi::*;
 
 mod arrays;
+mod debug;
+mod events;
 mod render;
+mod runtime;
 mod scratch;
 #[cfg(test)]
 mod tests;
+mod tools;
 mod transport;
 
 pub use arrays::TileConfig;
+pub use events::{EventRequest, KfdEvent};
 pub use render::RenderNode;
+pub use tools::SpmCopied;
 pub use transport::{Args, Arrays, Kfd, Transport};
 
 /// Where the kernel's driver is.

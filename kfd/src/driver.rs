@@ -7,6 +7,7 @@
 //! The SAFETY notes below rest on the contracts of [`Driver`]'s `unsafe` methods.
 
 use std::os::fd::{AsFd, AsRawFd, IntoRawFd, RawFd};
+use std::sync::Arc;
 
 use hsakmt_core::address::Bounds;
 use hsakmt_core::driver::{
@@ -41,7 +42,7 @@ impl From<RenderNodeError> for Errno {
 /// An open KFD with all its GPUs.
 #[derive(Debug)]
 pub struct KfdDriver<T: Transport = Kfd> {
-    device: Device<T>,
+    device: Arc<Device<T>>,
     renders: Vec<(GpuId, RenderNode)>,
     space: T::Space,
 }
@@ -57,7 +58,7 @@ impl<T: Transport> KfdDriver<T> {
     /// A driver that knows no GPU yet, for a process that has opened KFD but not read the topology.
     pub fn without_gpus(device: Device<T>) -> KfdDriver<T> {
         let space = device.transport().space();
-        KfdDriver { device, renders: Vec::new(), space }
+        KfdDriver { device: Arc::new(device), renders: Vec::new(), space }
     }
 
     /// A driver whose render nodes are open already.
@@ -88,6 +89,12 @@ impl<T: Transport> KfdDriver<T> {
     /// The device, for the ioctls that are no verbs of the manager.
     pub fn device(&self) -> &Device<T> {
         &self.device
+    }
+
+    /// A counted reference to the device. A call that waits keeps the device open through it while another thread uses or ends
+    /// the driver.
+    pub fn shared_device(&self) -> Arc<Device<T>> {
+        Arc::clone(&self.device)
     }
 
     /// Its addresses.
@@ -347,6 +354,7 @@ mod tests {
         assert_eq!(driver.raw_fds().len(), 2);
         driver.keep_gpus(&bad);
         assert_eq!(driver.raw_fds().len(), 1, "what is not shown is closed");
-        assert!(KfdDriver::new(driver.device, &bad).is_err());
+        let device = Arc::into_inner(driver.device).expect("no other count");
+        assert!(KfdDriver::new(device, &bad).is_err());
     }
 }

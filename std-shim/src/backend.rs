@@ -4,8 +4,13 @@
 //! transport in its type. [`KfdDriver`] is the only one, over any transport: a forked child closes the descriptors that
 //! [`Backend::fds`] names, by their numbers.
 
+mod services;
+
+pub use services::Services;
+
 use std::fmt::Debug;
 use std::os::fd::RawFd;
+use std::sync::Arc;
 
 use hsakmt_core::driver::{Driver, Errno};
 use hsakmt_core::node::GpuId;
@@ -57,6 +62,8 @@ pub trait Backend: Driver + Debug + Send + sealed::Sealed {
     fn create_process(&self) -> Result<(), Errno>;
     /// File descriptors that a forked child must close.
     fn fds(&self) -> Vec<RawFd>;
+    /// The calls that need no memory manager.
+    fn services(&self) -> Arc<dyn Services>;
 }
 
 /// Opens `/dev/kfd`.
@@ -64,7 +71,7 @@ pub(crate) fn open_kfd() -> Result<Box<dyn Backend>, Reason> {
     Ok(Box::new(KfdDriver::without_gpus(Device::open().map_err(Reason::Open)?)))
 }
 
-impl<T: Transport<Space: Send> + Send> Backend for KfdDriver<T> {
+impl<T: Transport<Space: Send> + Send + Sync + 'static> Backend for KfdDriver<T> {
     fn version(&self) -> Result<(u32, u32), Errno> {
         self.device().version()
     }
@@ -103,5 +110,9 @@ impl<T: Transport<Space: Send> + Send> Backend for KfdDriver<T> {
 
     fn fds(&self) -> Vec<RawFd> {
         self.raw_fds()
+    }
+
+    fn services(&self) -> Arc<dyn Services> {
+        self.shared_device()
     }
 }

@@ -13,6 +13,7 @@
 //! | [`thread`] | a thread's reader slot |
 //! | [`system`], `snapshots`, `banks` | the topology snapshot, and what C callers read of it |
 //! | [`reason`] | why opening or Acquire was refused |
+//! | `connection`, `runtime`, [`events`], `tools`, `debugger` | calls that need no memory manager |
 //! | [`backend`] | `/dev/kfd`, or the simulated machine in this process |
 //! | [`memory`], `environment` | where blocks come from; the variables the library honours |
 //! | [`status`], [`ctypes`], [`capi`] | the C face |
@@ -35,14 +36,18 @@ pub mod backend;
 mod banks;
 mod cancel;
 pub mod capi;
+mod connection;
 pub mod context;
 pub mod ctypes;
+mod debugger;
 mod environment;
+pub mod events;
 mod lock;
 mod machine_api;
 pub mod memory;
 mod memory_api;
 pub mod reason;
+mod runtime;
 pub mod shared;
 mod sharing_api;
 mod snapshots;
@@ -50,5 +55,6 @@ pub mod status;
 pub mod system;
 pub mod thread;
 mod tls;
+mod tools;
 
 pub use context::Context;

@@ -46,6 +46,10 @@ static void expect(int line, long want, struct call call) {
 #define BOTH(want, name, ...) \
     (CALL(want, name, __VA_ARGS__), CALL(-1, name##Ctx, (long)primary, __VA_ARGS__))
 
+/* The plain call and its twin, which answers the same. */
+#define EACH(want, name, ...) \
+    (CALL(want, name, ##__VA_ARGS__), CALL(want, name##Ctx, (long)primary, ##__VA_ARGS__))
+
 static HsaKFDContext *primary, *second;
 
 static void topology(void) {
@@ -109,6 +113,69 @@ static void svm(void) {
     BOTH(-1, hsaKmtReturnAsanHeaderPage, (long)host);
 }
 
+static void runtime(void) {
+    static HSAuint32 capabilities;
+    BOTH(-1, hsaKmtCheckRuntimeDebugSupport, 0);
+    BOTH(-1, hsaKmtRuntimeEnable, 0x1000, 1);
+    BOTH(0, hsaKmtGetRuntimeCapabilities, (long)&capabilities);
+    BOTH(-1, hsaKmtRuntimeDisable, 0);
+    BOTH(0, hsaKmtSetTrapHandler, 1, 0x10000, 0x1000, 0x20000, 0x1000);
+    BOTH(HSAKMT_STATUS_NOT_IMPLEMENTED, hsaKmtSetMemoryPolicy, 1, 0, 0, 0x10000, 0x1000);
+}
+
+static void events(void) {
+    static HsaEventDescriptor signal;
+    static HsaEvent *event, *other, *pair[2];
+    static HSAuint64 ages[2];
+    signal.EventType = HSA_EVENTTYPE_SIGNAL;
+    CALL(0, hsaKmtCreateEvent, (long)&signal, 1, 0, (long)&event);
+    CALL(0, hsaKmtCreateEventCtx, (long)primary, (long)&signal, 1, 1, (long)&other);
+    pair[0] = event, pair[1] = other;
+    BOTH(0, hsaKmtSetEvent, (long)event);
+    BOTH(0, hsaKmtQueryEventState, (long)event);
+    BOTH(0, hsaKmtWaitOnEvent, (long)event, 1000);
+    BOTH(0, hsaKmtWaitOnEvent_Ext, (long)event, 1000, (long)ages);
+    BOTH(0, hsaKmtWaitOnMultipleEvents, (long)pair, 2, 1, 1000);
+    BOTH(0, hsaKmtWaitOnMultipleEvents_Ext, (long)pair, 2, 0, 1000, (long)ages);
+    BOTH(0, hsaKmtResetEvent, (long)event);
+    CALL(0, hsaKmtDestroyEvent, (long)event);
+    CALL(0, hsaKmtDestroyEventCtx, (long)primary, (long)other);
+}
+
+static void tools(void) {
+    static HsaPcSamplingInfo ways[4];
+    static HSAuint32 timeout, copied, needed, session[2];
+    static char counters[4096];
+    static bool lost;
+    static int file;
+    EACH(0, hsaKmtOpenSMI, 1, (long)&file);
+    CALL(0, hsaKmtSPMAcquire, 1);
+    EACH(0, hsaKmtSPMSetDestBuffer, 1, sizeof counters, (long)&timeout, (long)&copied, (long)counters, (long)&lost);
+    CALL(0, hsaKmtSPMRelease, 1);
+    CALL(0, hsaKmtSPMAcquireCtx, (long)primary, 1);
+    CALL(0, hsaKmtSPMReleaseCtx, (long)primary, 1);
+    /* The interface of the simulated kernel is older than sampling, which its ioctl does not ask about. */
+    EACH(HSAKMT_STATUS_NOT_SUPPORTED, hsaKmtPcSamplingSupport);
+    EACH(HSAKMT_STATUS_NOT_SUPPORTED, hsaKmtPcSamplingQueryCapabilities, 1, (long)ways, 4, (long)&needed);
+    ways[0].value = 1000, ways[0].method = HSA_PC_SAMPLING_METHOD_KIND_HOSTTRAP_V1;
+    CALL(0, hsaKmtPcSamplingCreate, 1, (long)ways, (long)&session[0]);
+    CALL(0, hsaKmtPcSamplingCreateCtx, (long)primary, 1, (long)ways, (long)&session[1]);
+    CALL(0, hsaKmtPcSamplingStart, 1, session[0]);
+    CALL(0, hsaKmtPcSamplingStartCtx, (long)primary, 1, session[1]);
+    CALL(0, hsaKmtPcSamplingStop, 1, session[0]);
+    CALL(0, hsaKmtPcSamplingStopCtx, (long)primary, 1, session[1]);
+    CALL(0, hsaKmtPcSamplingDestroy, 1, session[0]);
+    CALL(0, hsaKmtPcSamplingDestroyCtx, (long)primary, 1, session[1]);
+    static void *data;
+    /* The simulated kernel has no DBG_TRAP. */
+    EACH(HSAKMT_STATUS_ERROR, hsaKmtDbgEnable, (long)&data, (long)&copied);
+    EACH(HSAKMT_STATUS_ERROR, hsaKmtDbgGetDeviceData, (long)&data, (long)&copied, (long)&needed);
+    EACH(HSAKMT_STATUS_ERROR, hsaKmtDbgGetQueueData, (long)&data, (long)&copied, (long)&needed, 1);
+    EACH(HSAKMT_STATUS_ERROR, hsaKmtDbgDisable);
+    EACH(HSAKMT_STATUS_ERROR, hsaKmtDbgRegister, 1);
+    EACH(HSAKMT_STATUS_ERROR, hsaKmtDbgUnregister, 1);
+}
+
 /* Every name that has no line above. */
 static void others(int count, char **names) {
     for (int i = 0; i < count; i++) {
@@ -132,6 +199,9 @@ static void call_every_entry(int count, char **names) {
     topology();
     memory();
     svm();
+    runtime();
+    events();
+    tools();
     CALL(0, hsaKmtOpenSecondaryKFDCtx, (long)&second);
     CALL(0, hsaKmtAcquireSystemPropertiesCtx, (long)second, (long)&system);
     CALL(0, hsaKmtCloseSecondaryKFDCtx, (long)second);

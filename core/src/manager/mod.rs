@@ -31,6 +31,7 @@ mod buffer;
 mod gpu_list;
 mod graphics;
 mod host;
+mod leave;
 pub(crate) mod machine;
 mod map;
 mod mapping;

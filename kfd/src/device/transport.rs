@@ -53,6 +53,16 @@ pub unsafe trait Transport: AsFd + Debug {
     /// may be used as it wants.
     unsafe fn update<const OPCODE: Opcode, T: Args>(&self, args: &mut T, arrays: &Arrays<'_>) -> Result<(), Errno>;
 
+    /// As [`Transport::update`], of an ioctl whose system call returns a number: returns that number.
+    ///
+    /// # Safety
+    /// As for [`Transport::update`].
+    unsafe fn update_counted<const OPCODE: Opcode, T: Args>(
+        &self,
+        args: &mut T,
+        arrays: &Arrays<'_>,
+    ) -> Result<u32, Errno>;
+
     /// An ioctl without an argument.
     ///
     /// # Safety
@@ -202,6 +212,11 @@ unsafe impl Transport for Kfd {
         unsafe { rustix::ioctl::ioctl(&self.fd, call) }.map_err(errno)
     }
 
+    unsafe fn update_counted<const OPCODE: Opcode, T: Args>(&self, args: &mut T, _: &Arrays<'_>) -> Result<u32, Errno> {
+        // SAFETY: the kernel stays within what the caller promises.
+        unsafe { rustix::ioctl::ioctl(&self.fd, Counted::<OPCODE, T>(args)) }.map_err(errno)
+    }
+
     unsafe fn command<const OPCODE: Opcode>(&self) -> Result<(), Errno> {
         // SAFETY: the caller's promise.
         let call = unsafe { NoArg::<OPCODE>::new() };
@@ -250,6 +265,27 @@ unsafe impl Ioctl for Sized<'_> {
 
     unsafe fn output_from_ptr(_: IoctlOutput, _: *mut c_void) -> rustix::io::Result<()> {
         Ok(())
+    }
+}
+
+/// A call whose return value is a number.
+struct Counted<'a, const OPCODE: Opcode, T>(&'a mut T);
+
+// SAFETY: the pointer leads to a `T`, which is what the request reads and writes (`Transport::update_counted`).
+unsafe impl<const OPCODE: Opcode, T: Args> Ioctl for Counted<'_, OPCODE, T> {
+    type Output = u32;
+    const IS_MUTATING: bool = true;
+
+    fn opcode(&self) -> Opcode {
+        OPCODE
+    }
+
+    fn as_ptr(&mut self) -> *mut c_void {
+        std::ptr::from_mut(self.0).cast()
+    }
+
+    unsafe fn output_from_ptr(output: IoctlOutput, _: *mut c_void) -> rustix::io::Result<u32> {
+        Ok(u32::try_from(output).unwrap_or_default())
     }
 }
 

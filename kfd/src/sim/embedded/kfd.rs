@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use hsakmt_core::driver::Errno;
 use rustix::ioctl::Opcode;
+use zerocopy::IntoBytes;
 
 use super::EmbeddedMachine;
 use super::here::Here;
@@ -50,23 +51,38 @@ impl EmbeddedKfd {
     /// The machine's answer to one ioctl. `args` has at least the bytes of the command's struct.
     fn answer(&self, command: Command, args: &mut [u8], arrays: &Arrays<'_>) -> Result<(), Errno> {
         let start = Instant::now();
+        let mut slept = Duration::ZERO;
         let result = {
             let mut shared = self.machine.lock();
             let mut here = Here::new(self.machine.space, self.nonce, arrays);
-            let answer = shared.world.command(self.process(), command, args, &mut here);
+            let process = self.process();
+            let mut answer = shared.world.command(process, command, args, &mut here);
             shared.drop_pages();
-            match answer {
-                Answer::Done(result) => result,
-                Answer::Rebind(process) => {
-                    shared.world.close(self.process());
-                    self.process.store(process.0, Ordering::Relaxed);
-                    Ok(())
+            shared.poke(self.file.as_fd());
+            self.machine.wake_waits(&mut shared);
+            loop {
+                match answer {
+                    Answer::Done(result) => break result,
+                    Answer::Rebind(process) => {
+                        shared.world.close(self.process());
+                        self.process.store(process.0, Ordering::Relaxed);
+                        // The waits of the process that is gone end.
+                        self.machine.events.notify_all();
+                        break Ok(());
+                    }
+                    Answer::Sleep(wait) => {
+                        let before = Instant::now();
+                        shared = self.machine.sleep(shared, wait.deadline);
+                        slept += before.elapsed();
+                        let mut waiting = wait.args;
+                        answer = shared.world.wait_again(process, wait, &mut waiting, &mut here);
+                        waiting.write_to_prefix(args).map_err(|_| Errno::INVAL)?;
+                    }
                 }
-                // Only WAIT_EVENTS sleeps, and no method of a device is one.
-                Answer::Sleep(_) => Err(Errno::NOSYS),
             }
         };
-        self.inside.fetch_add(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        let inside = start.elapsed().saturating_sub(slept);
+        self.inside.fetch_add(inside.as_nanos() as u64, Ordering::Relaxed);
         result
     }
 }
@@ -103,6 +119,15 @@ unsafe impl Transport for EmbeddedKfd {
 
     unsafe fn update<const OPCODE: Opcode, T: Args>(&self, args: &mut T, arrays: &Arrays<'_>) -> Result<(), Errno> {
         self.answer(const { device::command(OPCODE) }, args.as_mut_bytes(), arrays)
+    }
+
+    unsafe fn update_counted<const OPCODE: Opcode, T: Args>(
+        &self,
+        args: &mut T,
+        arrays: &Arrays<'_>,
+    ) -> Result<u32, Errno> {
+        // The machine has no call that returns a number: DBG_TRAP is refused.
+        self.answer(const { device::command(OPCODE) }, args.as_mut_bytes(), arrays).map(|()| 0)
     }
 
     unsafe fn command<const OPCODE: Opcode>(&self) -> Result<(), Errno> {

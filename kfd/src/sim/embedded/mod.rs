@@ -12,14 +12,15 @@
 //! `time_inside` of an [`EmbeddedDriver`] is the time spent here, for benches that want to know what the rest costs.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use hsakmt_core::driver::Errno;
 use hsakmt_core::node::GpuId;
 
 use super::description::{Gpu, Machine};
 pub use super::machine::KernelObject;
+use super::machine::bus::{Place, Poke};
 use super::machine::{Faults, MemoryId, SvmMode, World};
 use super::memfd::{self, DeviceFile};
 use super::sysfs::Tree;
@@ -31,6 +32,8 @@ mod here;
 mod kfd;
 mod space;
 
+#[cfg(test)]
+mod event_tests;
 #[cfg(test)]
 mod tests;
 
@@ -54,12 +57,16 @@ struct Shared {
     renders: Vec<OwnedFd>,
     /// What has been read of it since [`EmbeddedMachine::show`], without and with the SVM API.
     topologies: [Option<Topology>; 2],
+    /// [`World::event_changes`] when the threads that wait for events were last woken.
+    events_seen: u64,
 }
 
 /// A machine in this process. A forked child makes one of its own: what it inherits shows the parent's memory.
 #[derive(Clone, Debug)]
 pub struct EmbeddedMachine {
     shared: Arc<Mutex<Shared>>,
+    /// Notified, under the lock, when an event was set or destroyed.
+    events: Arc<Condvar>,
     space: Space,
 }
 
@@ -69,7 +76,8 @@ impl EmbeddedMachine {
         let world = World::new(machine, svm, Faults::default());
         let node = |gpu| memfd::create(world.nonce(), DeviceFile::Render(gpu), memfd::DEVICE_BYTES);
         let renders = (0..world.machine().gpus.len()).map(node).collect::<Result<Vec<_>, _>>().map_err(errno)?;
-        Ok(EmbeddedMachine { shared: Arc::new(Mutex::new(Shared { world, renders, topologies: [None, None] })), space })
+        let shared = Shared { world, renders, topologies: [None, None], events_seen: 0 };
+        Ok(EmbeddedMachine { shared: Arc::new(Mutex::new(shared)), events: Arc::new(Condvar::new()), space })
     }
 
     /// A preset with real addresses, as [`Machine::preset`] names them.
@@ -81,6 +89,24 @@ impl EmbeddedMachine {
     fn lock(&self) -> MutexGuard<'_, Shared> {
         // A panic inside cannot leave a call half done that anyone could still ask about.
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes the threads that wait for events if an event changed.
+    fn wake_waits(&self, shared: &mut Shared) {
+        if std::mem::replace(&mut shared.events_seen, shared.world.event_changes) != shared.world.event_changes {
+            self.events.notify_all();
+        }
+    }
+
+    /// Sleeps without the lock until an event may have changed, or the deadline.
+    fn sleep<'a>(&self, shared: MutexGuard<'a, Shared>, deadline: Option<Instant>) -> MutexGuard<'a, Shared> {
+        match deadline {
+            None => self.events.wait(shared).unwrap_or_else(PoisonError::into_inner),
+            Some(deadline) => {
+                let left = deadline.saturating_duration_since(Instant::now());
+                self.events.wait_timeout(shared, left).unwrap_or_else(PoisonError::into_inner).0
+            }
+        }
     }
 
     /// A process opens KFD, with the render nodes of all GPUs.
@@ -192,6 +218,21 @@ impl Shared {
         let file = file.try_clone().map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EMFILE)))?;
         // SAFETY: a memfd has no ioctl: it answers each with an error.
         Ok(unsafe { RenderNode::from_fd(file) })
+    }
+
+    /// Writes what an ioctl of the process with this KFD leads to.
+    fn poke(&mut self, kfd: BorrowedFd<'_>) {
+        for Poke { place, bytes } in self.world.take_pokes() {
+            let (file, offset) = match place {
+                Place::Device { gpu, offset } => (self.renders.get(gpu).map(AsFd::as_fd), offset),
+                Place::Kfd(offset) => (Some(kfd), offset),
+                Place::Host(_) => (None, 0),
+            };
+            let written = file.and_then(|file| rustix::io::pwrite(file, &bytes, offset).ok());
+            if written != Some(bytes.len()) {
+                log::warn!("{place:?} cannot be written");
+            }
+        }
     }
 
     /// Gives the pages of freed memory back to the host.

@@ -249,6 +249,15 @@ unsafe impl Transport for Boasting {
         result
     }
 
+    unsafe fn update_counted<const OPCODE: Opcode, T: Args>(
+        &self,
+        args: &mut T,
+        arrays: &Arrays<'_>,
+    ) -> Result<u32, Errno> {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.update_counted::<OPCODE, T>(args, arrays) }
+    }
+
     unsafe fn command<const OPCODE: Opcode>(&self) -> Result<(), Errno> {
         // SAFETY: the caller's promise.
         unsafe { self.0.command::<OPCODE>() }
