@@ -33,6 +33,7 @@ use crate::uapi::*;
 mod arrays;
 mod debug;
 mod events;
+mod queues;
 mod render;
 mod runtime;
 mod scratch;

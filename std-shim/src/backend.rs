@@ -16,8 +16,9 @@ use hsakmt_core::driver::{Driver, Errno};
 use hsakmt_core::node::GpuId;
 use hsakmt_kfd::device::{Device, TileConfig, Transport};
 use hsakmt_kfd::driver::{KfdDriver, RenderNodeError};
+use hsakmt_kfd::host::AddressSpace;
 use hsakmt_kfd::topology::{Topology, TopologyError};
-use hsakmt_kfd::uapi::GetClockCountersArgs;
+use hsakmt_kfd::uapi::{CreateQueueArgs, GetClockCountersArgs, UpdateQueueArgs};
 
 use crate::reason::Reason;
 
@@ -64,6 +65,30 @@ pub trait Backend: Driver + Debug + Send + sealed::Sealed {
     fn fds(&self) -> Vec<RawFd>;
     /// The calls that need no memory manager.
     fn services(&self) -> Arc<dyn Services>;
+
+    /// Whether its addresses have memory behind them.
+    fn has_memory(&self) -> bool;
+    /// Makes a queue: fills its id and where its doorbell is.
+    ///
+    /// # Safety
+    /// As for [`Device::create_queue`].
+    unsafe fn create_queue(&self, args: &mut CreateQueueArgs) -> Result<(), Errno>;
+    /// Changes a queue.
+    ///
+    /// # Safety
+    /// As for [`Device::update_queue`].
+    unsafe fn update_queue(&self, args: UpdateQueueArgs) -> Result<(), Errno>;
+    /// Ends a queue.
+    fn destroy_queue(&self, queue: u32) -> Result<(), Errno>;
+    /// Says which compute units a queue may use.
+    fn set_cu_mask(&self, queue: u32, mask: &[u32]) -> Result<(), Errno>;
+    /// Copies the control stack of a stopped queue: `(bytes of stack, bytes of saved waves)`.
+    ///
+    /// # Safety
+    /// As for [`Device::queue_wave_state`].
+    unsafe fn queue_wave_state(&self, queue: u32, area: u64) -> Result<(u32, u32), Errno>;
+    /// Gives a queue entries of global wave sync; the first of them.
+    fn alloc_queue_gws(&self, queue: u32, count: u32) -> Result<u32, Errno>;
 }
 
 /// Opens `/dev/kfd`.
@@ -114,5 +139,36 @@ impl<T: Transport<Space: Send> + Send + Sync + 'static> Backend for KfdDriver<T>
 
     fn services(&self) -> Arc<dyn Services> {
         self.shared_device()
+    }
+
+    fn has_memory(&self) -> bool {
+        self.space().has_memory()
+    }
+
+    unsafe fn create_queue(&self, args: &mut CreateQueueArgs) -> Result<(), Errno> {
+        // SAFETY: the caller's promise.
+        unsafe { self.device().create_queue(args) }
+    }
+
+    unsafe fn update_queue(&self, args: UpdateQueueArgs) -> Result<(), Errno> {
+        // SAFETY: the caller's promise.
+        unsafe { self.device().update_queue(args) }
+    }
+
+    fn destroy_queue(&self, queue: u32) -> Result<(), Errno> {
+        self.device().destroy_queue(queue)
+    }
+
+    fn set_cu_mask(&self, queue: u32, mask: &[u32]) -> Result<(), Errno> {
+        self.device().set_cu_mask(queue, mask)
+    }
+
+    unsafe fn queue_wave_state(&self, queue: u32, area: u64) -> Result<(u32, u32), Errno> {
+        // SAFETY: the caller's promise.
+        unsafe { self.device().queue_wave_state(queue, area) }
+    }
+
+    fn alloc_queue_gws(&self, queue: u32, count: u32) -> Result<u32, Errno> {
+        self.device().alloc_queue_gws(queue, count)
     }
 }

@@ -29,6 +29,7 @@ use crate::connection::Connection;
 use crate::events::EventPage;
 use crate::lock::Held;
 use crate::memory::Mmap;
+use crate::queues::Queues;
 use crate::reason::Reason;
 use crate::shared::{CONTEXTS, SHARED, Shelf};
 use crate::thread::{self, Threads};
@@ -53,6 +54,8 @@ struct State {
     kfd_minor: u32,
     /// Where events have their slots.
     event_page: EventPage,
+    /// The open channel's.
+    queues: Queues,
 }
 
 /// A shelf's state; written first when the shelf comes alive.
@@ -294,6 +297,7 @@ impl Context {
         }
         if let Some(mut manager) = locked.state.manager.take() {
             manager.hide();
+            locked.state.queues.end_all(&mut manager);
             locked.state.event_page.close(&mut manager, self.is_primary());
             manager.tear_down();
             self.remember(&[]);
@@ -379,6 +383,15 @@ impl Context {
         verb(manager.as_mut().ok_or(Error::NotOpened)?, event_page)
     }
 
+    /// As [`Context::manage`], for verbs that also need the books of the queues.
+    pub(crate) fn manage_queues<T>(
+        self,
+        verb: impl FnOnce(&mut ContextManager, &mut Queues) -> Result<T>,
+    ) -> Result<T> {
+        let locked = self.locked(self.lock()?).ok_or(Error::NotOpened)?;
+        verb(locked.state.manager.as_mut().ok_or(Error::NotOpened)?, &mut locked.state.queues)
+    }
+
     /// The minor version of the kernel driver's interface, as it was at open.
     pub(crate) fn kfd_minor(self) -> Result<u32> {
         let locked = self.locked(self.lock()?).ok_or(Error::NotOpened)?;
@@ -418,8 +431,14 @@ impl Context {
         // SAFETY: at most half of what a word holds; the lock is held, and a registry that was not alive has no writer.
         unsafe { self.shelf.registry.count_from(first) };
         OPENS[self.index].store(0, Ordering::Relaxed);
-        let fresh =
-            MaybeUninit::new(State { manager: None, parked: None, kfd_minor: 0, event_page: EventPage::default() });
+        let fresh = State {
+            manager: None,
+            parked: None,
+            kfd_minor: 0,
+            event_page: EventPage::default(),
+            queues: Queues::new(),
+        };
+        let fresh = MaybeUninit::new(fresh);
         // SAFETY: the lock is held by the caller, and while `live` is 0 nobody has a reference to the content.
         unsafe { STATES[self.index].0.get().write(fresh) };
         self.shelf.live.store(1, Ordering::Relaxed);

@@ -11,6 +11,7 @@
 //! | [`context`], `lock` | open, close, fork; [`Context`] with every verb; the lock they take |
 //! | [`shared`] | the memory that readers touch and a fork wipes |
 //! | [`thread`] | a thread's reader slot |
+//! | [`queues`] | user-mode queues and their memory |
 //! | [`system`], `snapshots`, `banks` | the topology snapshot, and what C callers read of it |
 //! | [`reason`] | why opening or Acquire was refused |
 //! | `connection`, `runtime`, [`events`], `tools`, `debugger` | calls that need no memory manager |
@@ -46,6 +47,7 @@ mod lock;
 mod machine_api;
 pub mod memory;
 mod memory_api;
+pub mod queues;
 pub mod reason;
 mod runtime;
 pub mod shared;

@@ -10,17 +10,17 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-typedef long (*Entry)(long, long, long, long, long, long, long, long);
+typedef long (*Entry)(long, long, long, long, long, long, long, long, long, long);
 
 struct call {
     const char *name;
     Entry entry;
-    long argument[8];
+    long argument[10];
     long status;
 };
 
 static int wrong;
-static const char *called[256];
+static const char *called[512];
 static int calls;
 
 /* Calls an entry on a fresh thread; -1 if that cannot be. */
@@ -28,7 +28,7 @@ static long fresh(struct call call);
 
 static long run_entry(const struct call *call) {
     const long *a = call->argument;
-    return (int)call->entry(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7]);
+    return (int)call->entry(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9]);
 }
 
 static void expect(int line, long want, struct call call) {
@@ -176,6 +176,52 @@ static void tools(void) {
     EACH(HSAKMT_STATUS_ERROR, hsaKmtDbgUnregister, 1);
 }
 
+static void queues(void) {
+    static HsaQueueResource compute[2], engine[2], chosen[2], refused;
+    static HsaQueueInfo info;
+    static HSAuint32 mask = 1, first;
+    static HSAuint64 alternate;
+    static void *memory;
+    CALL(0, hsaKmtAllocMemory, 1, 0x1000, 1, (long)&memory);
+    CALL(0, hsaKmtMapMemoryToGPU, (long)memory, 0x1000, (long)&alternate);
+    long ring = (long)memory;
+    CALL(0, hsaKmtCreateQueue, 1, HSA_QUEUE_SDMA, 100, 0, ring, 0x1000, 0, (long)&engine[0]);
+    CALL(0, hsaKmtCreateQueueCtx, (long)primary, 1, HSA_QUEUE_SDMA, 100, 0, ring, 0x1000, 0, (long)&engine[1]);
+    EACH(HSAKMT_STATUS_ERROR, hsaKmtCreateQueue, 1, HSA_QUEUE_SDMA_BY_ENG_ID, 100, 0, ring, 0x1000, 0, (long)&refused);
+    CALL(0, hsaKmtCreateQueueExt, 1, HSA_QUEUE_COMPUTE, 100, 0, 0, ring, 0x1000, 0, (long)&compute[0]);
+    CALL(0, hsaKmtCreateQueueExtCtx, (long)primary, 1, HSA_QUEUE_COMPUTE, 100, 0, 0, ring, 0x1000, 0, (long)&compute[1]);
+    CALL(0, hsaKmtCreateQueueExt, 1, HSA_QUEUE_SDMA_BY_ENG_ID, 100, 0, 1, ring, 0x1000, 0, (long)&chosen[0]);
+    CALL(0, hsaKmtCreateQueueExtCtx, (long)primary, 1, HSA_QUEUE_SDMA_BY_ENG_ID, 100, 0, 2, ring, 0x1000, 0,
+         (long)&chosen[1]);
+    /* No GPU has so many engines. */
+    EACH(HSAKMT_STATUS_ERROR, hsaKmtCreateQueueExt, 1, HSA_QUEUE_SDMA_BY_ENG_ID, 100, 0, 99, ring, 0x1000, 0,
+         (long)&refused);
+    EACH(HSAKMT_STATUS_ERROR, hsaKmtGetQueueInfo, compute[0].QueueId, (long)&info);
+    EACH(0, hsaKmtUpdateQueue, compute[0].QueueId, 0, 1, ring, 0x1000, 0);
+    EACH(0, hsaKmtSetQueueCUMask, compute[0].QueueId, 32, (long)&mask);
+    /* It has stopped. */
+    EACH(0, hsaKmtGetQueueInfo, compute[0].QueueId, (long)&info);
+    if (info.NumCUAssigned != 32 || !info.CUMaskInfo || info.CUMaskInfo[0] != 1 || info.SaveAreaSizeInBytes ||
+        info.ControlStackUsedInBytes || info.ControlStackTop != info.UserContextSaveArea ||
+        (char *)info.ControlStackTop != (char *)info.SaveAreaHeader + info.SaveAreaHeader->ControlStackOffset) {
+        puts("a queue's information is wrong");
+        wrong = 1;
+    }
+    /* One queue of a process has it at a time. */
+    CALL(0, hsaKmtAllocQueueGWS, compute[0].QueueId, 1, (long)&first);
+    CALL(HSAKMT_STATUS_OUT_OF_RESOURCES, hsaKmtAllocQueueGWSCtx, (long)primary, compute[1].QueueId, 1, (long)&first);
+    CALL(0, hsaKmtAllocQueueGWSCtx, (long)primary, compute[0].QueueId, 0, (long)&first);
+    for (int i = 0; i < 2; i++) {
+        CALL(0, hsaKmtDestroyQueue, compute[i].QueueId);
+        CALL(0, hsaKmtDestroyQueue, engine[i].QueueId);
+    }
+    CALL(0, hsaKmtDestroyQueueCtx, (long)primary, chosen[0].QueueId);
+    CALL(0, hsaKmtDestroyQueueCtx, (long)primary, chosen[1].QueueId);
+    EACH(HSAKMT_STATUS_INVALID_PARAMETER, hsaKmtDestroyQueue, chosen[1].QueueId);
+    CALL(0, hsaKmtUnmapMemoryToGPU, (long)memory);
+    CALL(0, hsaKmtFreeMemory, (long)memory, 0x1000);
+}
+
 /* Every name that has no line above. */
 static void others(int count, char **names) {
     for (int i = 0; i < count; i++) {
@@ -202,6 +248,7 @@ static void call_every_entry(int count, char **names) {
     runtime();
     events();
     tools();
+    queues();
     CALL(0, hsaKmtOpenSecondaryKFDCtx, (long)&second);
     CALL(0, hsaKmtAcquireSystemPropertiesCtx, (long)second, (long)&system);
     CALL(0, hsaKmtCloseSecondaryKFDCtx, (long)second);

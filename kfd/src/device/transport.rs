@@ -135,6 +135,15 @@ impl<'a> Arrays<'a> {
         Arrays { pieces: [Piece::written(first), Piece::written(second)], borrowed: PhantomData }
     }
 
+    /// Memory that is no Rust object.
+    ///
+    /// # Safety
+    /// The bytes can be read and written for as long as this is used.
+    pub unsafe fn memory(address: usize, bytes: usize) -> Arrays<'static> {
+        let piece = Piece { start: std::ptr::with_exposed_provenance_mut(address), bytes, writable: true };
+        Arrays { pieces: [piece, Piece::NONE], borrowed: PhantomData }
+    }
+
     /// What the struct says where the first array is.
     pub fn first(&self) -> u64 {
         self.pieces[0].start.expose_provenance() as u64

@@ -58,6 +58,9 @@ pub trait AddressSpace: Debug {
     /// As [`HostSpace::alloc`].
     fn alloc(&mut self, size: usize, align: usize, flags: MemFlags) -> Result<usize, Errno>;
 
+    /// Whether there is memory behind its addresses.
+    fn has_memory(&self) -> bool;
+
     /// As [`HostSpace::touch`].
     fn touch(&self, range: HostRange<'_>);
 }
@@ -95,6 +98,10 @@ impl AddressSpace for HostSpace {
 
     fn alloc(&mut self, size: usize, align: usize, flags: MemFlags) -> Result<usize, Errno> {
         HostSpace::alloc(self, size, align, flags)
+    }
+
+    fn has_memory(&self) -> bool {
+        true
     }
 
     fn touch(&self, range: HostRange<'_>) {

@@ -160,6 +160,26 @@ HSAKMT_STATUS HSAKMTAPI hsaKmtDbgGetDeviceDataCtx(HsaKFDContext *ctx, void **dat
 HSAKMT_STATUS HSAKMTAPI hsaKmtDbgGetQueueDataCtx(HsaKFDContext *ctx, void **data, HSAuint32 *n_entries,
                                                  HSAuint32 *entry_size, bool suspend_queues);
 
+/* ---- Queues -------------------------------------------------------------------------------------------------------- */
+
+HSAKMT_STATUS HSAKMTAPI hsaKmtCreateQueueCtx(HsaKFDContext *ctx, HSAuint32 NodeId, HSA_QUEUE_TYPE Type,
+                                             HSAuint32 QueuePercentage, HSA_QUEUE_PRIORITY Priority, void *QueueAddress,
+                                             HSAuint64 QueueSizeInBytes, HsaEvent *Event,
+                                             HsaQueueResource *QueueResource);
+HSAKMT_STATUS HSAKMTAPI hsaKmtCreateQueueExtCtx(HsaKFDContext *ctx, HSAuint32 NodeId, HSA_QUEUE_TYPE Type,
+                                                HSAuint32 QueuePercentage, HSA_QUEUE_PRIORITY Priority,
+                                                HSAuint32 SdmaEngineId, void *QueueAddress, HSAuint64 QueueSizeInBytes,
+                                                HsaEvent *Event, HsaQueueResource *QueueResource);
+HSAKMT_STATUS HSAKMTAPI hsaKmtUpdateQueueCtx(HsaKFDContext *ctx, HSA_QUEUEID QueueId, HSAuint32 QueuePercentage,
+                                             HSA_QUEUE_PRIORITY Priority, void *QueueAddress, HSAuint64 QueueSize,
+                                             HsaEvent *Event);
+HSAKMT_STATUS HSAKMTAPI hsaKmtDestroyQueueCtx(HsaKFDContext *ctx, HSA_QUEUEID QueueId);
+HSAKMT_STATUS HSAKMTAPI hsaKmtSetQueueCUMaskCtx(HsaKFDContext *ctx, HSA_QUEUEID QueueId, HSAuint32 CUMaskCount,
+                                                HSAuint32 *QueueCUMask);
+HSAKMT_STATUS HSAKMTAPI hsaKmtGetQueueInfoCtx(HsaKFDContext *ctx, HSA_QUEUEID QueueId, HsaQueueInfo *QueueInfo);
+HSAKMT_STATUS HSAKMTAPI hsaKmtAllocQueueGWSCtx(HsaKFDContext *ctx, HSA_QUEUEID QueueId, HSAuint32 nGWS,
+                                               HSAuint32 *firstGWS);
+
 #ifdef __cplusplus
 }
 #endif

@@ -11,6 +11,7 @@
 //! | `pointer` | the two calls the library exists for |
 //! | `memory` | objects: make, register, map, end |
 //! | `sharing` | memory of others: dmabufs, other processes' buffers |
+//! | `queues` | user-mode queues |
 //! | `svm` | shared virtual memory, XNACK, memory left |
 //! | `debugger` | a process that debugs itself |
 //! | `events` | events and waits |
@@ -28,6 +29,7 @@ mod events;
 mod memory;
 mod pointer;
 mod process;
+mod queues;
 mod runtime;
 mod sharing;
 mod svm;

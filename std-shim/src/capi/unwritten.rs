@@ -29,29 +29,6 @@ refusing! {
     UNWRITTEN:
     // topology
     hsaKmtGetAMDGPUDeviceHandle(NodeId: u32, DeviceHandle: *mut HsaAMDGPUDeviceHandle);
-    // queues
-    hsaKmtCreateQueue(
-        NodeId: u32,
-        Type: CEnum,
-        QueuePercentage: u32,
-        Priority: CPriority,
-        QueueAddress: *mut c_void,
-        QueueSizeInBytes: u64,
-        Event: *mut HsaEvent,
-        QueueResource: *mut HsaQueueResource,
-    );
-    hsaKmtUpdateQueue(
-        QueueId: u64,
-        QueuePercentage: u32,
-        Priority: CPriority,
-        QueueAddress: *mut c_void,
-        QueueSize: u64,
-        Event: *mut HsaEvent,
-    );
-    hsaKmtDestroyQueue(QueueId: u64);
-    hsaKmtSetQueueCUMask(QueueId: u64, CUMaskCount: u32, QueueCUMask: *mut u32);
-    hsaKmtGetQueueInfo(QueueId: u64, QueueInfo: *mut HsaQueueInfo);
-    hsaKmtAllocQueueGWS(QueueId: u64, nGWS: u32, firstGWS: *mut u32);
     // debugger
     hsaKmtDbgWavefrontControl(
         NodeId: u32,

@@ -10,12 +10,14 @@
 mod event;
 mod memory;
 mod opaque;
+mod queues;
 mod tools;
 mod topology;
 
 pub use event::*;
 pub use memory::*;
 pub use opaque::*;
+pub use queues::*;
 pub use tools::*;
 pub use topology::*;
 
@@ -103,6 +105,8 @@ pub const LAYOUTS: &[CLayout] = &[
     layout::<HsaPointerInfo>(),
     layout::<HsaMemoryRange>(),
     layout::<HSA_SVM_ATTRIBUTE>(),
+    layout::<HsaQueueResource>(),
+    layout::<HsaQueueInfo>(),
     layout::<HsaSyncVar>(),
     layout::<HsaEventDescriptor>(),
     layout::<HsaMemoryAccessFault>(),

@@ -16,7 +16,7 @@ macro_rules! opaque {
 }
 
 opaque! {
-    HsaQueueResource HsaQueueInfo HsaDbgWaveMessage HsaCounter HsaCounterProperties
+    HsaDbgWaveMessage HsaCounter HsaCounterProperties
     HsaPmcTraceRoot HsaAMDGPUDevice kfd_ioctl_dbg_trap_args
 }
 

@@ -109,6 +109,10 @@ impl AddressSpace for EmbeddedSpace {
         })
     }
 
+    fn has_memory(&self) -> bool {
+        matches!(self.addresses, Addresses::Host(_))
+    }
+
     fn touch(&self, range: HostRange<'_>) {
         if let Addresses::Host(host) = &self.addresses {
             host.touch(range)
