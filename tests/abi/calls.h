@@ -160,6 +160,13 @@ static void tools(void) {
     ways[0].value = 1000, ways[0].method = HSA_PC_SAMPLING_METHOD_KIND_HOSTTRAP_V1;
     CALL(0, hsaKmtPcSamplingCreate, 1, (long)ways, (long)&session[0]);
     CALL(0, hsaKmtPcSamplingCreateCtx, (long)primary, 1, (long)ways, (long)&session[1]);
+    /* A session that samples otherwise: the kernel says how it does. */
+    ways[1] = ways[0], ways[1].value = 2000;
+    CALL(HSAKMT_STATUS_ERROR, hsaKmtPcSamplingCreate, 1, (long)&ways[1], (long)&needed);
+    if (ways[1].value != 1000 || needed != 0) {
+        puts("another session's interval is not told");
+        wrong = 1;
+    }
     CALL(0, hsaKmtPcSamplingStart, 1, session[0]);
     CALL(0, hsaKmtPcSamplingStartCtx, (long)primary, 1, session[1]);
     CALL(0, hsaKmtPcSamplingStop, 1, session[0]);

@@ -113,6 +113,13 @@ static void closed(void) {
     CLOSED(hsaKmtDbgGetQueueData(NULL, NULL, NULL, false));
     CLOSED(hsaKmtDbgRegister(1));
     CLOSED(hsaKmtDbgUnregister(1));
+    CLOSED(hsaKmtCreateQueue(1, HSA_QUEUE_COMPUTE, 100, 0, NULL, 0, NULL, NULL));
+    CLOSED(hsaKmtCreateQueueExt(1, HSA_QUEUE_COMPUTE, 100, 99, 0, NULL, 0, (HsaEvent *)unreadable, (void *)unreadable));
+    CLOSED(hsaKmtUpdateQueue(~0ull, 100, 99, NULL, ~0ull, (HsaEvent *)unreadable));
+    CLOSED(hsaKmtDestroyQueue(0));
+    CLOSED(hsaKmtSetQueueCUMask(0, ~0u, unreadable));
+    CLOSED(hsaKmtGetQueueInfo(0, (HsaQueueInfo *)unreadable));
+    CLOSED(hsaKmtAllocQueueGWS(0, ~0u, unreadable));
     CLOSED(hsaKmtQueryPointerInfo(&word, &info));
     CLOSED(hsaKmtQueryPointerInfo(NULL, NULL));
     CLOSED(hsaKmtSetMemoryUserData(&word, &word));
@@ -181,6 +188,40 @@ static void addresses(void) {
     EXPECT(ERROR, hsaKmtMapMemoryToGPUNodes(NULL, ~0ull, &other, map, 2, nodes));
     if (other != 5) {
         puts("mapping NULL wrote the alternate address");
+        wrong = 1;
+    }
+}
+
+/* Ids are looked up, not followed. */
+static void queues(void) {
+    HsaQueueResource made, before;
+    HsaQueueInfo info;
+    HSAuint32 first;
+    memset(&made, 0xaa, sizeof made);
+    before = made;
+    for (unsigned i = 0; i < COUNT(wild); i++) {
+        HSA_QUEUEID id = (HSA_QUEUEID)wild[i];
+        EXPECT(INVALID_PARAMETER, hsaKmtUpdateQueue(id, 100, 0, wild[i], 0x1000, NULL));
+        EXPECT(INVALID_PARAMETER, hsaKmtDestroyQueue(id));
+        EXPECT(INVALID_PARAMETER, hsaKmtSetQueueCUMask(id, 32, &first));
+        EXPECT(INVALID_PARAMETER, hsaKmtGetQueueInfo(id, &info));
+        EXPECT(INVALID_PARAMETER, hsaKmtGetQueueInfo(id, NULL));
+        EXPECT(INVALID_PARAMETER, hsaKmtAllocQueueGWS(id, 1, &first));
+        /* A ring that is no memory of the GPU. */
+        EXPECT(ERROR, hsaKmtCreateQueue(1, HSA_QUEUE_COMPUTE, 100, 0, wild[i], 0x1000, NULL, &made));
+        for (unsigned k = 0; k < COUNT(sizes); k++)
+            EXPECT(ERROR, hsaKmtCreateQueue(1, HSA_QUEUE_SDMA, 100, 0, wild[i], sizes[k], NULL, &made));
+    }
+    EXPECT(INVALID_PARAMETER, hsaKmtSetQueueCUMask(0, 0, unreadable));
+    EXPECT(INVALID_PARAMETER, hsaKmtSetQueueCUMask(0, 33, unreadable));
+    EXPECT(INVALID_PARAMETER, hsaKmtSetQueueCUMask(0, 32, NULL));
+    EXPECT(INVALID_PARAMETER, hsaKmtCreateQueue(1, HSA_QUEUE_SDMA, 100, 0, NULL, 0x1000, NULL, NULL));
+    EXPECT(INVALID_PARAMETER, hsaKmtCreateQueue(1, 99, 100, 0, NULL, 0x1000, NULL, &made));
+    EXPECT(INVALID_PARAMETER, hsaKmtCreateQueue(1, HSA_QUEUE_SDMA, 100, 99, NULL, 0x1000, NULL, &made));
+    EXPECT(INVALID_NODE_UNIT, hsaKmtCreateQueue(0, HSA_QUEUE_SDMA, 100, 0, NULL, 0x1000, NULL, &made));
+    EXPECT(INVALID_NODE_UNIT, hsaKmtCreateQueue(~0u, HSA_QUEUE_SDMA, 100, 0, NULL, 0x1000, NULL, NULL));
+    if (memcmp(&made, &before, sizeof made)) {
+        puts("a queue that is refused wrote its resource");
         wrong = 1;
     }
 }
@@ -345,6 +386,7 @@ static void opened(void) {
     EXPECT(SUCCESS, hsaKmtAcquireSystemProperties(&system));
     topology();
     addresses();
+    queues();
     allocations();
     lists();
     attributes();

@@ -8,7 +8,9 @@ use hsakmt_core::driver::Errno;
 use hsakmt_core::error::Error;
 use hsakmt_core::flags::MemFlags;
 use hsakmt_core::node::NodeId;
-use hsakmt_kfd::sim::embedded::EmbeddedMachine;
+use hsakmt_kfd::sim::description::Machine;
+use hsakmt_kfd::sim::embedded::{EmbeddedMachine, Space};
+use hsakmt_kfd::sim::machine::SvmMode;
 
 /// The primary context on a machine of its own.
 struct Bench {
@@ -27,10 +29,17 @@ impl Drop for Bench {
     }
 }
 
-fn bench(preset: &str) -> Bench {
+fn preset(name: &str) -> Machine {
+    Machine::preset(name, None).unwrap()
+}
+
+fn bench(name: &str) -> Bench {
+    bench_on(EmbeddedMachine::new(preset(name), SvmMode::Machine, Space::Host).unwrap())
+}
+
+fn bench_on(machine: EmbeddedMachine) -> Bench {
     static TURN: Mutex<()> = Mutex::new(());
     let _alone = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let machine = EmbeddedMachine::preset(preset).unwrap();
     let context = Context::primary();
     context.open_with(|| Ok(Box::new(machine.open().map_err(|_| Error::NotOpened)?))).unwrap();
     context.acquire_system_properties().unwrap();
@@ -244,4 +253,10 @@ fn a_copy_engine_can_be_chosen_among_those_that_there_are() {
     assert_eq!(plain.len(), 16);
     bench.make(QueueType::SdmaByEngine(2)).unwrap();
     plain.into_iter().for_each(|id| bench.context.destroy_queue(id).unwrap());
+}
+
+#[test]
+fn a_machine_without_memory_has_no_queues() {
+    let bench = bench_on(EmbeddedMachine::new(preset("gfx90a"), SvmMode::Machine, Space::Virtual).unwrap());
+    assert_eq!(bench.make(QueueType::Compute), Err(Error::NotSupported));
 }
