@@ -2,8 +2,8 @@
 //!
 //! The manager decides (which aperture, which flags, what to undo); a driver only does. One verb is one system call
 //! or one step of address-space work, it either happens or leaves no trace, and none is called by a reader. Drivers:
-//! the real `/dev/kfd` (`hsakmt_kfd::driver`), the simulated machine in-process (`hsakmt_kfd::sim::embedded`), and
-//! whatever a firmware author writes.
+//! `hsakmt_kfd::driver`, over the real `/dev/kfd` or the simulated machine in-process, and whatever a firmware author
+//! writes.
 //!
 //! Some verbs change this process's address space, and some give a device access to it. What keeps safe code from breaking
 //! memory with them:

@@ -46,6 +46,15 @@ pub enum Error {
     /// A buffer given is too small.
     #[error("a buffer given is too small")]
     BufferTooSmall,
+    /// Another process, or another part of this one, has it.
+    #[error("another user has it")]
+    Unavailable,
+    /// The device has no more of it.
+    #[error("the device has no more of it")]
+    OutOfResources,
+    /// A wait ran out of time.
+    #[error("the wait ran out of time")]
+    TimedOut,
 }
 
 /// A verb's result.

@@ -10,9 +10,10 @@
 //! [`RenderNode`] was opened by the device's path, or the caller of `from_fd` has promised what it is; so the ioctls mean
 //! what these methods take them for.
 //!
-//! Each method is one of rustix's patterns. `Setter` is only used where the kernel writes nothing at all, through
-//! pointers in the struct neither; `Getter` where it reads nothing; all else is `Updater`. KFD copies a struct back on
-//! errors too, which is how a map that stopped half-way says how far it came.
+//! Each method fills the struct of its ioctl and gives it to a [`Transport`]: the descriptor, or the simulated machine. So what
+//! is tested on the simulated machine is what runs on a GPU. There are the patterns of rustix: `set` is only used where the
+//! kernel writes nothing at all, through pointers in the struct neither; `get` where it reads nothing; all else is
+//! `update`. KFD copies a struct back on errors too, which is how a map that stopped half-way says how far it came.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
@@ -23,42 +24,51 @@ use hsakmt_core::driver::{Bo, BoRequest, DmabufFd, DmabufInfo, Errno, Handle, Ip
 use hsakmt_core::flags::{IocFlags, MemFlags};
 use hsakmt_core::node::GpuId;
 use rustix::fs::{Mode, OFlags};
-use rustix::ioctl::{Getter, NoArg, Opcode, Setter, Updater};
+use rustix::ioctl::Opcode;
 
 use crate::host::errno;
 use crate::opcode::{self, Command};
 use crate::uapi::*;
 
 mod arrays;
+mod debug;
+mod events;
+mod queues;
 mod render;
+mod runtime;
 mod scratch;
 #[cfg(test)]
 mod tests;
+mod tools;
+mod transport;
 
 pub use arrays::TileConfig;
+pub use events::{EventRequest, KfdEvent};
 pub use render::RenderNode;
+pub use tools::SpmCopied;
+pub use transport::{Args, Arrays, Kfd, Transport};
 
 /// Where the kernel's driver is.
 pub const PATH: &str = "/dev/kfd";
 
 /// Runs a system call again for as long as it was interrupted or asked to come back.
-fn restart<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> Result<T, Errno> {
+fn restart<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     loop {
         match call() {
-            Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
-            result => return result.map_err(errno),
+            Err(Errno(libc::EINTR | libc::EAGAIN)) => {}
+            result => return result,
         }
     }
 }
 
 /// Runs an ioctl of KFD in the same way. The log has its answer, also if a caller drops it.
-fn restart_ioctl<T>(command: Command, call: impl FnMut() -> rustix::io::Result<T>) -> Result<T, Errno> {
+fn restart_ioctl<T>(command: Command, call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     // A number and no words: those would come from the heap, and the memory manager holds its lock.
     restart(call).inspect_err(|errno| log::debug!("{}: error {}", command.name(), errno.0))
 }
 
 /// The command of a request number in the table.
-const fn command(request: Opcode) -> Command {
+pub(crate) const fn command(request: Opcode) -> Command {
     match Command::from_number(opcode::parts(request).1) {
         Some(command) => command,
         None => panic!("a request that is not in the table"),
@@ -91,15 +101,15 @@ fn open(path: &str) -> Result<OwnedFd, Errno> {
     rustix::io::retry_on_intr(open).map_err(errno)
 }
 
-/// An open `/dev/kfd`. The kernel's side of this process ends with the last copy of the fd.
+/// An open KFD. The kernel's side of this process ends with the last copy of its descriptor.
 #[derive(Debug)]
-pub struct Device {
-    fd: OwnedFd,
+pub struct Device<T = Kfd> {
+    transport: T,
 }
 
-impl AsFd for Device {
+impl<T: AsFd> AsFd for Device<T> {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+        self.transport.as_fd()
     }
 }
 
@@ -132,48 +142,62 @@ impl Device {
     /// It is open on a `/dev/kfd`, or on a file that answers each of KFD's requests with an error and does nothing else. Another
     /// driver's file may have other ioctls under the same numbers, which write elsewhere.
     pub unsafe fn from_fd(fd: OwnedFd) -> Device {
-        Device { fd }
+        // SAFETY: the caller's promise.
+        Device { transport: unsafe { Kfd::new(fd) } }
     }
 
     /// Opens [`PATH`].
     pub fn open() -> Result<Device, Errno> {
-        Ok(Device { fd: open(PATH)? })
+        let fd = open(PATH)?;
+        // SAFETY: it is what this path is.
+        Ok(unsafe { Device::from_fd(fd) })
+    }
+}
+
+impl<T: Transport> Device<T> {
+    /// Over any transport.
+    pub fn over(transport: T) -> Device<T> {
+        Device { transport }
+    }
+
+    /// What it is over.
+    pub fn transport(&self) -> &T {
+        &self.transport
     }
 
     /// # Safety
-    /// `OPCODE` fills a `T` and reads nothing.
-    unsafe fn get<const OPCODE: Opcode, T>(&self) -> Result<T, Errno> {
-        const { assert!(opcode::parts(OPCODE).2 == size_of::<T>()) };
-        restart_ioctl(const { command(OPCODE) }, || {
-            // SAFETY: the caller's promise.
-            let call = unsafe { Getter::<OPCODE, T>::new() };
-            // SAFETY: the kernel fills one `T`, as the caller promises.
-            unsafe { rustix::ioctl::ioctl(&self.fd, call) }
-        })
+    /// As for [`Transport::get`].
+    unsafe fn get<const OPCODE: Opcode, A: Args>(&self) -> Result<A, Errno> {
+        const { assert!(opcode::parts(OPCODE).2 == size_of::<A>()) };
+        // SAFETY: the caller's promise.
+        restart_ioctl(const { command(OPCODE) }, || unsafe { self.transport.get::<OPCODE, A>() })
     }
 
     /// # Safety
-    /// `OPCODE` reads a `T` and writes nothing, through addresses in it neither; what it reads through them is there.
-    unsafe fn set<const OPCODE: Opcode, T: Copy>(&self, args: T) -> Result<(), Errno> {
-        const { assert!(opcode::parts(OPCODE).2 == size_of::<T>()) };
-        restart_ioctl(const { command(OPCODE) }, || {
-            // SAFETY: the caller's promise.
-            let call = unsafe { Setter::<OPCODE, T>::new(args) };
-            // SAFETY: the kernel only reads, as the caller promises.
-            unsafe { rustix::ioctl::ioctl(&self.fd, call) }
-        })
+    /// As for [`Transport::set`].
+    unsafe fn set<const OPCODE: Opcode, A: Args>(&self, args: A) -> Result<(), Errno> {
+        const { assert!(opcode::parts(OPCODE).2 == size_of::<A>()) };
+        // SAFETY: the caller's promise.
+        restart_ioctl(const { command(OPCODE) }, || unsafe { self.transport.set::<OPCODE, A>(args) })
     }
 
     /// # Safety
-    /// `OPCODE` reads and writes a `T`; what it reads and writes through addresses in it is there and this call's own.
-    unsafe fn update<const OPCODE: Opcode, T>(&self, args: &mut T) -> Result<(), Errno> {
-        const { assert!(opcode::parts(OPCODE).2 == size_of::<T>()) };
-        restart_ioctl(const { command(OPCODE) }, || {
-            // SAFETY: the caller's promise.
-            let call = unsafe { Updater::<OPCODE, T>::new(args) };
-            // SAFETY: the kernel stays within what the caller promises.
-            unsafe { rustix::ioctl::ioctl(&self.fd, call) }
-        })
+    /// As for [`Transport::update`], of a struct that points to nothing.
+    unsafe fn update<const OPCODE: Opcode, A: Args>(&self, args: &mut A) -> Result<(), Errno> {
+        // SAFETY: the caller's promise.
+        unsafe { self.update_with::<OPCODE, A>(args, &Arrays::NONE) }
+    }
+
+    /// # Safety
+    /// As for [`Transport::update`].
+    unsafe fn update_with<const OPCODE: Opcode, A: Args>(
+        &self,
+        args: &mut A,
+        arrays: &Arrays<'_>,
+    ) -> Result<(), Errno> {
+        const { assert!(opcode::parts(OPCODE).2 == size_of::<A>()) };
+        // SAFETY: the caller's promise.
+        restart_ioctl(const { command(OPCODE) }, || unsafe { self.transport.update::<OPCODE, A>(args, arrays) })
     }
 
     /// Version of the interface: major, minor.
@@ -187,12 +211,8 @@ impl Device {
     /// Makes this fd a process of its own in the kernel's eyes: a secondary context.
     #[doc(alias = "AMDKFD_IOC_CREATE_PROCESS")]
     pub fn create_process(&self) -> Result<(), Errno> {
-        restart_ioctl(Command::CreateProcess, || {
-            // SAFETY: the ioctl takes no argument.
-            let call = unsafe { NoArg::<{ opcode::CREATE_PROCESS }>::new() };
-            // SAFETY: the ioctl touches no memory of this process.
-            unsafe { rustix::ioctl::ioctl(&self.fd, call) }
-        })
+        // SAFETY: the ioctl takes no argument, and touches no memory of this process.
+        restart_ioctl(Command::CreateProcess, || unsafe { self.transport.command::<{ opcode::CREATE_PROCESS }>() })
     }
 
     /// Takes a GPU's address space, through its render node, for this process.
@@ -280,12 +300,12 @@ impl Device {
         arrays::by_gpus(gpus, |ids, count| {
             let mut args = MapMemoryToGpuArgs {
                 handle: handle.0,
-                device_ids_array_ptr: ids.as_ptr().expose_provenance() as u64,
+                device_ids_array_ptr: ids.first(),
                 n_devices: count,
                 n_success: 0,
             };
             // SAFETY: the kernel reads `n_devices` ids, which the array has, and writes to the struct alone.
-            let result = unsafe { self.update::<{ opcode::MAP_MEMORY_TO_GPU }, _>(&mut args) };
+            let result = unsafe { self.update_with::<{ opcode::MAP_MEMORY_TO_GPU }, _>(&mut args, ids) };
             result.map_err(|errno| (errno, args.n_success))
         })
     }
@@ -296,12 +316,12 @@ impl Device {
         arrays::by_gpus(gpus, |ids, count| {
             let mut args = UnmapMemoryFromGpuArgs {
                 handle: handle.0,
-                device_ids_array_ptr: ids.as_ptr().expose_provenance() as u64,
+                device_ids_array_ptr: ids.first(),
                 n_devices: count,
                 n_success: 0,
             };
             // SAFETY: as for mapping.
-            let result = unsafe { self.update::<{ opcode::UNMAP_MEMORY_FROM_GPU }, _>(&mut args) };
+            let result = unsafe { self.update_with::<{ opcode::UNMAP_MEMORY_FROM_GPU }, _>(&mut args, ids) };
             result.map_err(|errno| (errno, args.n_success))
         })
     }
@@ -363,14 +383,16 @@ impl Device {
     /// # }
     /// ```
     pub fn dmabuf_info(&self, dmabuf: DmabufFd<'_>, metadata: &mut [u8]) -> Result<DmabufInfo, (Errno, u32)> {
+        let metadata_size = u32::try_from(metadata.len()).unwrap_or(u32::MAX);
+        let metadata = Arrays::written(metadata);
         let mut args = GetDmabufInfoArgs {
-            metadata_ptr: metadata.as_mut_ptr().expose_provenance() as u64,
-            metadata_size: u32::try_from(metadata.len()).unwrap_or(u32::MAX),
+            metadata_ptr: metadata.first(),
+            metadata_size,
             dmabuf_fd: dmabuf.raw() as u32,
             ..Default::default()
         };
-        // SAFETY: the kernel writes at most `metadata_size` bytes of metadata; the slice has them and is borrowed.
-        let result = unsafe { self.update::<{ opcode::GET_DMABUF_INFO }, _>(&mut args) };
+        // SAFETY: the kernel writes at most `metadata_size` bytes of metadata, which the array has.
+        let result = unsafe { self.update_with::<{ opcode::GET_DMABUF_INFO }, _>(&mut args, &metadata) };
         result.map_err(|errno| (errno, args.metadata_size))?;
         Ok(DmabufInfo {
             size: args.size,

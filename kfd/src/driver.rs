@@ -1,12 +1,13 @@
-//! The real thing: [`KfdDriver`] answers the memory manager's verbs with `/dev/kfd`, the render nodes and this
-//! process's address space.
+//! [`KfdDriver`] answers the memory manager's verbs with a KFD, the render nodes beside it, and an address space: the real
+//! ones, or the simulated machine's.
 //!
-//! It decides nothing. Each verb is one call of [`Device`] or of [`HostSpace`]; what it adds is the table from GPU to
+//! It decides nothing. Each verb is one call of [`Device`] or of [`AddressSpace`]; what it adds is the table from GPU to
 //! render node, which both acquiring a GPU and mapping its buffers need.
 //!
 //! The SAFETY notes below rest on the contracts of [`Driver`]'s `unsafe` methods.
 
 use std::os::fd::{AsFd, AsRawFd, IntoRawFd, RawFd};
+use std::sync::Arc;
 
 use hsakmt_core::address::Bounds;
 use hsakmt_core::driver::{
@@ -16,9 +17,8 @@ use hsakmt_core::driver::{
 use hsakmt_core::flags::MemFlags;
 use hsakmt_core::node::GpuId;
 
-use crate::device::{self, Device, RenderNode};
-use crate::host::HostSpace;
-use crate::maps;
+use crate::device::{self, Device, Kfd, RenderNode, Transport};
+use crate::host::{AddressSpace, Shown};
 use crate::topology::Topology;
 
 /// A GPU's render node that does not open.
@@ -41,23 +41,30 @@ impl From<RenderNodeError> for Errno {
 
 /// An open KFD with all its GPUs.
 #[derive(Debug)]
-pub struct KfdDriver {
-    device: Device,
+pub struct KfdDriver<T: Transport = Kfd> {
+    device: Arc<Device<T>>,
     renders: Vec<(GpuId, RenderNode)>,
-    space: HostSpace,
+    space: T::Space,
 }
 
-impl KfdDriver {
+impl<T: Transport> KfdDriver<T> {
     /// A driver for the GPUs of `topology`: opens their render nodes.
-    pub fn new(device: Device, topology: &Topology) -> Result<KfdDriver, RenderNodeError> {
+    pub fn new(device: Device<T>, topology: &Topology) -> Result<KfdDriver<T>, RenderNodeError> {
         let mut driver = KfdDriver::without_gpus(device);
         driver.add_gpus(topology)?;
         Ok(driver)
     }
 
     /// A driver that knows no GPU yet, for a process that has opened KFD but not read the topology.
-    pub fn without_gpus(device: Device) -> KfdDriver {
-        KfdDriver { device, renders: Vec::new(), space: HostSpace::new() }
+    pub fn without_gpus(device: Device<T>) -> KfdDriver<T> {
+        let space = device.transport().space();
+        KfdDriver { device: Arc::new(device), renders: Vec::new(), space }
+    }
+
+    /// A driver whose render nodes are open already.
+    #[cfg(any(test, feature = "sim"))]
+    pub(crate) fn with_renders(device: Device<T>, renders: Vec<(GpuId, RenderNode)>) -> KfdDriver<T> {
+        KfdDriver { renders, ..KfdDriver::without_gpus(device) }
     }
 
     /// Opens the render nodes of GPUs that the driver does not know yet. If one fails none is added.
@@ -66,8 +73,8 @@ impl KfdDriver {
         for node in topology.nodes.iter().filter(|node| node.gpu_id != 0) {
             let (gpu, minor) = (node.gpu(), node.drm_render_minor);
             if self.render(gpu).is_err() {
-                let render = RenderNode::open(minor).map_err(|errno| RenderNodeError { gpu, minor, errno })?;
-                new.push((gpu, render));
+                let render = self.device.transport().open_render(minor);
+                new.push((gpu, render.map_err(|errno| RenderNodeError { gpu, minor, errno })?));
             }
         }
         self.renders.append(&mut new);
@@ -80,8 +87,19 @@ impl KfdDriver {
     }
 
     /// The device, for the ioctls that are no verbs of the manager.
-    pub fn device(&self) -> &Device {
+    pub fn device(&self) -> &Device<T> {
         &self.device
+    }
+
+    /// A counted reference to the device. A call that waits keeps the device open through it while another thread uses or ends
+    /// the driver.
+    pub fn shared_device(&self) -> Arc<Device<T>> {
+        Arc::clone(&self.device)
+    }
+
+    /// Its addresses.
+    pub fn space(&self) -> &T::Space {
+        &self.space
     }
 
     /// The numbers of all descriptors it holds: what a forked child inherits and must close.
@@ -92,46 +110,40 @@ impl KfdDriver {
 
     /// The render node of a GPU; `EINVAL` for one the driver does not know.
     pub fn render(&self, gpu: GpuId) -> Result<&RenderNode, Errno> {
-        let found = self.renders.iter().find(|(id, _)| *id == gpu);
-        found.map(|(_, render)| render).ok_or(Errno::INVAL)
+        render_of(&self.renders, gpu)
     }
 }
 
-impl Driver for KfdDriver {
+fn render_of(renders: &[(GpuId, RenderNode)], gpu: GpuId) -> Result<&RenderNode, Errno> {
+    let found = renders.iter().find(|(id, _)| *id == gpu);
+    found.map(|(_, render)| render).ok_or(Errno::INVAL)
+}
+
+impl<T: Transport> Driver for KfdDriver<T> {
     fn reserve(&mut self, request: VaRequest) -> Result<usize, Errno> {
         self.space.reserve(request)
     }
 
     fn last_used(&mut self, range: Bounds) -> Option<usize> {
-        maps::last_used(range)
+        self.space.last_used(range)
     }
 
     unsafe fn release(&mut self, address: usize, size: usize) {
-        // SAFETY: by contract `space` has reserved it, and this is its end.
+        // SAFETY: by contract `space` has answered it, and this is its end.
         unsafe { self.space.release(address, size) }
     }
 
     unsafe fn host_map(&mut self, address: usize, size: usize, what: HostMap) -> Result<(), Errno> {
-        match what {
+        let what = match what {
             HostMap::Device { gpu, offset, access } => {
-                let render = self.render(gpu)?.as_fd();
-                // SAFETY: by contract `space` has reserved it; the bytes are those of the caller's buffer.
-                unsafe { self.space.map_file(address, size, render, offset, access) }
+                Shown::File { file: render_of(&self.renders, gpu)?.as_fd(), offset, access }
             }
-            HostMap::Mmio { offset } => {
-                let kfd = self.device.as_fd();
-                // SAFETY: by contract `space` has reserved it; the page is the MMIO page.
-                unsafe { self.space.map_file(address, size, kfd, offset, true) }
-            }
-            HostMap::Anonymous { node, flags } => {
-                // SAFETY: by contract `space` has reserved it.
-                unsafe { self.space.map_anonymous(address, size, node, flags) }
-            }
-            HostMap::Reserved => {
-                // SAFETY: by contract `space` has reserved it.
-                unsafe { self.space.map_reserved(address, size) }
-            }
-        }
+            HostMap::Mmio { offset } => Shown::File { file: self.device.as_fd(), offset, access: true },
+            HostMap::Anonymous { node, flags } => Shown::Anonymous { node, flags },
+            HostMap::Reserved => Shown::Reserved,
+        };
+        // SAFETY: by contract `space` has reserved it. A file's bytes are the caller's buffer, or the MMIO page.
+        unsafe { self.space.show(address, size, what) }
     }
 
     fn host_alloc(&mut self, size: usize, align: usize, flags: MemFlags) -> Result<usize, Errno> {
@@ -230,10 +242,10 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         file.set_len(8 * PAGE as u64).unwrap();
         // SAFETY: /dev/null answers each request with an error.
-        let mut driver = KfdDriver::without_gpus(unsafe { Device::from_fd(OwnedFd::from(null)) });
+        let device = unsafe { Device::from_fd(OwnedFd::from(null)) };
         // SAFETY: so does a file on a disk.
-        driver.renders.push((GPU, unsafe { RenderNode::from_fd(OwnedFd::from(file)) }));
-        driver
+        let render = unsafe { RenderNode::from_fd(OwnedFd::from(file)) };
+        KfdDriver::with_renders(device, vec![(GPU, render)])
     }
 
     fn host_map(driver: &mut KfdDriver, address: usize, what: HostMap) -> Result<(), Errno> {
@@ -342,6 +354,7 @@ mod tests {
         assert_eq!(driver.raw_fds().len(), 2);
         driver.keep_gpus(&bad);
         assert_eq!(driver.raw_fds().len(), 1, "what is not shown is closed");
-        assert!(KfdDriver::new(driver.device, &bad).is_err());
+        let device = Arc::into_inner(driver.device).expect("no other count");
+        assert!(KfdDriver::new(device, &bad).is_err());
     }
 }

@@ -23,6 +23,10 @@ use hsakmt_core::flags::MemFlags;
 use hsakmt_core::node::NodeId;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
+mod space;
+
+pub use space::{AddressSpace, Shown};
+
 /// From this size on, anonymous memory asks for huge pages.
 const HUGE_PAGE: usize = 2 << 20;
 

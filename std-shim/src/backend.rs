@@ -1,20 +1,24 @@
 //! What stands behind an open channel: the real `/dev/kfd`, or the simulated machine in this process.
 //!
-//! [`Backend`] is the memory manager's [`Driver`] plus the few things a process asks that are not about objects. Only the
-//! drivers of `hsakmt_kfd` are channels: a forked child closes the descriptors that [`Backend::fds`] names, by their numbers.
+//! [`Backend`] is the memory manager's [`Driver`] plus the few things a process asks that are not about objects, without the
+//! transport in its type. [`KfdDriver`] is the only one, over any transport: a forked child closes the descriptors that
+//! [`Backend::fds`] names, by their numbers.
 
-#[cfg(feature = "simulated")]
-mod embedded;
+mod services;
+
+pub use services::Services;
 
 use std::fmt::Debug;
 use std::os::fd::RawFd;
+use std::sync::Arc;
 
 use hsakmt_core::driver::{Driver, Errno};
 use hsakmt_core::node::GpuId;
-use hsakmt_kfd::device::{Device, TileConfig};
+use hsakmt_kfd::device::{Device, TileConfig, Transport};
 use hsakmt_kfd::driver::{KfdDriver, RenderNodeError};
+use hsakmt_kfd::host::AddressSpace;
 use hsakmt_kfd::topology::{Topology, TopologyError};
-use hsakmt_kfd::uapi::GetClockCountersArgs;
+use hsakmt_kfd::uapi::{CreateQueueArgs, GetClockCountersArgs, UpdateQueueArgs};
 
 use crate::reason::Reason;
 
@@ -22,10 +26,10 @@ mod sealed {
     /// Says of a type that [`super::Backend::fds`] are descriptors of its own.
     pub trait Sealed {}
 
-    impl Sealed for hsakmt_kfd::driver::KfdDriver {}
+    impl<T: hsakmt_kfd::device::Transport> Sealed for hsakmt_kfd::driver::KfdDriver<T> {}
 }
 
-/// A channel to a KFD. It is for the drivers of `hsakmt_kfd` alone:
+/// A channel to a KFD. Only a [`KfdDriver`] is one:
 /// ```compile_fail,E0277
 /// # use hsakmt::backend::Backend;
 /// # fn a_channel<B: Backend>() {}
@@ -59,6 +63,32 @@ pub trait Backend: Driver + Debug + Send + sealed::Sealed {
     fn create_process(&self) -> Result<(), Errno>;
     /// File descriptors that a forked child must close.
     fn fds(&self) -> Vec<RawFd>;
+    /// The calls that need no memory manager.
+    fn services(&self) -> Arc<dyn Services>;
+
+    /// Whether its addresses have memory behind them.
+    fn has_memory(&self) -> bool;
+    /// Makes a queue: fills its id and where its doorbell is.
+    ///
+    /// # Safety
+    /// As for [`Device::create_queue`].
+    unsafe fn create_queue(&self, args: &mut CreateQueueArgs) -> Result<(), Errno>;
+    /// Changes a queue.
+    ///
+    /// # Safety
+    /// As for [`Device::update_queue`].
+    unsafe fn update_queue(&self, args: UpdateQueueArgs) -> Result<(), Errno>;
+    /// Ends a queue.
+    fn destroy_queue(&self, queue: u32) -> Result<(), Errno>;
+    /// Says which compute units a queue may use.
+    fn set_cu_mask(&self, queue: u32, mask: &[u32]) -> Result<(), Errno>;
+    /// Copies the control stack of a stopped queue: `(bytes of stack, bytes of saved waves)`.
+    ///
+    /// # Safety
+    /// As for [`Device::queue_wave_state`].
+    unsafe fn queue_wave_state(&self, queue: u32, area: u64) -> Result<(u32, u32), Errno>;
+    /// Gives a queue entries of global wave sync; the first of them.
+    fn alloc_queue_gws(&self, queue: u32, count: u32) -> Result<u32, Errno>;
 }
 
 /// Opens `/dev/kfd`.
@@ -66,13 +96,13 @@ pub(crate) fn open_kfd() -> Result<Box<dyn Backend>, Reason> {
     Ok(Box::new(KfdDriver::without_gpus(Device::open().map_err(Reason::Open)?)))
 }
 
-impl Backend for KfdDriver {
+impl<T: Transport<Space: Send> + Send + Sync + 'static> Backend for KfdDriver<T> {
     fn version(&self) -> Result<(u32, u32), Errno> {
         self.device().version()
     }
 
     fn topology(&self, svm_api: bool) -> Result<Topology, TopologyError> {
-        Topology::read_host(svm_api)
+        self.device().transport().topology(svm_api)
     }
 
     fn add_gpus(&mut self, topology: &Topology) -> Result<(), RenderNodeError> {
@@ -105,5 +135,40 @@ impl Backend for KfdDriver {
 
     fn fds(&self) -> Vec<RawFd> {
         self.raw_fds()
+    }
+
+    fn services(&self) -> Arc<dyn Services> {
+        self.shared_device()
+    }
+
+    fn has_memory(&self) -> bool {
+        self.space().has_memory()
+    }
+
+    unsafe fn create_queue(&self, args: &mut CreateQueueArgs) -> Result<(), Errno> {
+        // SAFETY: the caller's promise.
+        unsafe { self.device().create_queue(args) }
+    }
+
+    unsafe fn update_queue(&self, args: UpdateQueueArgs) -> Result<(), Errno> {
+        // SAFETY: the caller's promise.
+        unsafe { self.device().update_queue(args) }
+    }
+
+    fn destroy_queue(&self, queue: u32) -> Result<(), Errno> {
+        self.device().destroy_queue(queue)
+    }
+
+    fn set_cu_mask(&self, queue: u32, mask: &[u32]) -> Result<(), Errno> {
+        self.device().set_cu_mask(queue, mask)
+    }
+
+    unsafe fn queue_wave_state(&self, queue: u32, area: u64) -> Result<(u32, u32), Errno> {
+        // SAFETY: the caller's promise.
+        unsafe { self.device().queue_wave_state(queue, area) }
+    }
+
+    fn alloc_queue_gws(&self, queue: u32, count: u32) -> Result<u32, Errno> {
+        self.device().alloc_queue_gws(queue, count)
     }
 }

@@ -15,6 +15,7 @@ use std::cell::UnsafeCell;
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::os::fd::{FromRawFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
 
 use hsakmt_core::address::PageSize;
@@ -24,8 +25,11 @@ use hsakmt_core::reader::Reader;
 use hsakmt_core::registry::Writer;
 
 use crate::backend::{Backend, open_kfd};
+use crate::connection::Connection;
+use crate::events::EventPage;
 use crate::lock::Held;
 use crate::memory::Mmap;
+use crate::queues::Queues;
 use crate::reason::Reason;
 use crate::shared::{CONTEXTS, SHARED, Shelf};
 use crate::thread::{self, Threads};
@@ -48,6 +52,10 @@ struct State {
     parked: Option<Box<ContextWriter>>,
     /// The minor version of the open channel's interface.
     kfd_minor: u32,
+    /// Where events have their slots.
+    event_page: EventPage,
+    /// The open channel's.
+    queues: Queues,
 }
 
 /// A shelf's state; written first when the shelf comes alive.
@@ -244,7 +252,8 @@ impl Context {
             Ok(None) => Ok(()),
             Err(error) => Err(error.into()),
         };
-        if let Err(reason) = set_up {
+        let connected = set_up.and_then(|()| Ok(self.connected(&manager, minor)?));
+        if let Err(reason) = connected {
             self.remember(&[]);
             park(state, manager);
             return Err(reason);
@@ -288,14 +297,27 @@ impl Context {
         }
         if let Some(mut manager) = locked.state.manager.take() {
             manager.hide();
+            locked.state.queues.end_all(&mut manager);
+            locked.state.event_page.close(&mut manager, self.is_primary());
             manager.tear_down();
             self.remember(&[]);
+            // Of calls that wait it is the last but one: the device closes when they return.
+            drop(snapshots::with(|table| table.set_connection(self.index, None)));
             park(locked.state, manager);
             // Of no use any more; the next opening does not look at it.
             drop(snapshots::with(|table| table.note_set_up(self.index, None)));
             // Whoever takes the shelf next waits for this lock before it opens.
             self.shelf.taken.store(0, Ordering::Release);
         }
+        Ok(())
+    }
+
+    /// Shows the device to calls that need no memory manager. Out of line: opening needs little stack.
+    #[inline(never)]
+    fn connected(self, manager: &ContextManager, kfd_minor: u32) -> Result<()> {
+        let new = Some(Arc::new(Connection::new(manager.driver().services(), kfd_minor)));
+        // A close takes its own away: what stands there is a parent process's, whose descriptors this one has closed.
+        std::mem::forget(snapshots::with(|table| table.set_connection(self.index, new))?);
         Ok(())
     }
 
@@ -351,6 +373,25 @@ impl Context {
         verb(locked.state.manager.as_mut().ok_or(Error::NotOpened)?)
     }
 
+    /// [`Context::manage`] with the context's event page.
+    pub(crate) fn manage_events<T>(
+        self,
+        verb: impl FnOnce(&mut ContextManager, &mut EventPage) -> Result<T>,
+    ) -> Result<T> {
+        let locked = self.locked(self.lock()?).ok_or(Error::NotOpened)?;
+        let State { manager, event_page, .. } = locked.state;
+        verb(manager.as_mut().ok_or(Error::NotOpened)?, event_page)
+    }
+
+    /// As [`Context::manage`], for verbs that also need the books of the queues.
+    pub(crate) fn manage_queues<T>(
+        self,
+        verb: impl FnOnce(&mut ContextManager, &mut Queues) -> Result<T>,
+    ) -> Result<T> {
+        let locked = self.locked(self.lock()?).ok_or(Error::NotOpened)?;
+        verb(locked.state.manager.as_mut().ok_or(Error::NotOpened)?, &mut locked.state.queues)
+    }
+
     /// The minor version of the kernel driver's interface, as it was at open.
     pub(crate) fn kfd_minor(self) -> Result<u32> {
         let locked = self.locked(self.lock()?).ok_or(Error::NotOpened)?;
@@ -390,7 +431,14 @@ impl Context {
         // SAFETY: at most half of what a word holds; the lock is held, and a registry that was not alive has no writer.
         unsafe { self.shelf.registry.count_from(first) };
         OPENS[self.index].store(0, Ordering::Relaxed);
-        let fresh = MaybeUninit::new(State { manager: None, parked: None, kfd_minor: 0 });
+        let fresh = State {
+            manager: None,
+            parked: None,
+            kfd_minor: 0,
+            event_page: EventPage::default(),
+            queues: Queues::new(),
+        };
+        let fresh = MaybeUninit::new(fresh);
         // SAFETY: the lock is held by the caller, and while `live` is 0 nobody has a reference to the content.
         unsafe { STATES[self.index].0.get().write(fresh) };
         self.shelf.live.store(1, Ordering::Relaxed);

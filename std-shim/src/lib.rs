@@ -11,8 +11,10 @@
 //! | [`context`], `lock` | open, close, fork; [`Context`] with every verb; the lock they take |
 //! | [`shared`] | the memory that readers touch and a fork wipes |
 //! | [`thread`] | a thread's reader slot |
+//! | [`queues`] | user-mode queues and their memory |
 //! | [`system`], `snapshots`, `banks` | the topology snapshot, and what C callers read of it |
 //! | [`reason`] | why opening or Acquire was refused |
+//! | `connection`, `runtime`, [`events`], `tools`, `debugger` | calls that need no memory manager |
 //! | [`backend`] | `/dev/kfd`, or the simulated machine in this process |
 //! | [`memory`], `environment` | where blocks come from; the variables the library honours |
 //! | [`status`], [`ctypes`], [`capi`] | the C face |
@@ -35,14 +37,19 @@ pub mod backend;
 mod banks;
 mod cancel;
 pub mod capi;
+mod connection;
 pub mod context;
 pub mod ctypes;
+mod debugger;
 mod environment;
+pub mod events;
 mod lock;
 mod machine_api;
 pub mod memory;
 mod memory_api;
+pub mod queues;
 pub mod reason;
+mod runtime;
 pub mod shared;
 mod sharing_api;
 mod snapshots;
@@ -50,5 +57,6 @@ pub mod status;
 pub mod system;
 pub mod thread;
 mod tls;
+mod tools;
 
 pub use context::Context;

@@ -1,13 +1,14 @@
-//! The topologies that the process goes by: the snapshot that stands, and the one that each context was set up with.
+//! The topologies that the process goes by: the snapshot that stands, and the one that each context was set up with. And each
+//! open context's connection ([`crate::connection`]).
 //!
-//! In: a snapshot. Out: a counted reference to one. All under one lock, which is held for as long as a count takes and never
+//! In: a snapshot or a connection. Out: a counted reference to one. All under one lock, which is held for as long as a count takes and never
 //! while another lock is waited for. It lies in the memory that a fork wipes; the pointers do not, so a forked child keeps
 //! its parent's snapshots. What never happens: a thread-local with a destructor (C entries come here), a snapshot that is
 //! freed under the lock, or a pointer that is not null and not counted.
 //!
 //! | atomic | store | load | what holds |
 //! |---|---|---|---|
-//! | `SLOTS` | under the lock, or by the only thread of a child: Relaxed | under the lock: Relaxed | the lock orders them |
+//! | `SLOTS`, `CONNECTIONS` | under the lock, or by the only thread of a child: Relaxed | under the lock: Relaxed | the lock orders them |
 //! | `VERSION` | after a slot, under the lock: Release | [`version`]: Acquire | who reads a new version and then takes the lock sees the new slot |
 
 use std::ptr;
@@ -17,12 +18,16 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use hsakmt_core::error::{Error, Result};
 use hsakmt_kfd::topology::Topology;
 
+use crate::connection::Connection;
 use crate::lock::Held;
 use crate::shared::{CONTEXTS, SHARED};
 use crate::thread;
 
 /// The snapshot that stands, then one slot for each context. Null, or from [`Arc::into_raw`]: the slot counts.
 static SLOTS: [AtomicPtr<Topology>; CONTEXTS + 1] = [const { AtomicPtr::new(ptr::null_mut()) }; CONTEXTS + 1];
+
+/// The connection of each context. Null, or from [`Arc::into_raw`]: the slot counts.
+static CONNECTIONS: [AtomicPtr<Connection>; CONTEXTS] = [const { AtomicPtr::new(ptr::null_mut()) }; CONTEXTS];
 
 /// How often the snapshot that stands was replaced.
 static VERSION: AtomicUsize = AtomicUsize::new(0);
@@ -73,8 +78,32 @@ impl Table {
         self.replace(index + 1, topology)
     }
 
+    /// The connection of the context `index`, while it is open.
+    pub(crate) fn connection(&self, index: usize) -> Option<Arc<Connection>> {
+        self.counted(CONNECTIONS.get(index)?)
+    }
+
+    /// Replaces the connection of the context `index`; the one before, for the caller to drop, or to forget in a child of the
+    /// process that made it.
+    pub(crate) fn set_connection(
+        &mut self,
+        index: usize,
+        connection: Option<Arc<Connection>>,
+    ) -> Option<Arc<Connection>> {
+        self.exchange(CONNECTIONS.get(index)?, connection)
+    }
+
     fn get(&self, slot: usize) -> Option<Arc<Topology>> {
-        let pointer = SLOTS.get(slot)?.load(Ordering::Relaxed);
+        self.counted(SLOTS.get(slot)?)
+    }
+
+    fn replace(&mut self, slot: usize, topology: Option<Arc<Topology>>) -> Option<Arc<Topology>> {
+        self.exchange(SLOTS.get(slot)?, topology)
+    }
+
+    /// `slot` is one of this module's.
+    fn counted<T>(&self, slot: &'static AtomicPtr<T>) -> Option<Arc<T>> {
+        let pointer = slot.load(Ordering::Relaxed);
         if pointer.is_null() {
             return None;
         }
@@ -84,9 +113,9 @@ impl Table {
         Some(unsafe { Arc::from_raw(pointer) })
     }
 
-    fn replace(&mut self, slot: usize, topology: Option<Arc<Topology>>) -> Option<Arc<Topology>> {
-        let new = topology.map_or(ptr::null_mut(), |topology| Arc::into_raw(topology).cast_mut());
-        let slot = SLOTS.get(slot)?;
+    /// `slot` is one of this module's.
+    fn exchange<T>(&mut self, slot: &'static AtomicPtr<T>, value: Option<Arc<T>>) -> Option<Arc<T>> {
+        let new = value.map_or(ptr::null_mut(), |value| Arc::into_raw(value).cast_mut());
         let old = slot.load(Ordering::Relaxed);
         slot.store(new, Ordering::Relaxed);
         // SAFETY: if not null it came from `Arc::into_raw`; the slot's count passes to this value. The lock is held, so no

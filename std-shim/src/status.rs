@@ -89,6 +89,9 @@ impl From<Error> for Status {
             Error::AlreadyRegistered => Status::AlreadyRegistered,
             Error::NotRegistered => Status::NotRegistered,
             Error::BufferTooSmall => Status::BufferTooSmall,
+            Error::Unavailable => Status::Unavailable,
+            Error::OutOfResources => Status::OutOfResources,
+            Error::TimedOut => Status::WaitTimeout,
             // Error may grow; whatever has no name here is the general failure.
             _ => Status::Error,
         }

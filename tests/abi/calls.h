@@ -11,17 +11,17 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-typedef long (*Entry)(long, long, long, long, long, long, long, long);
+typedef long (*Entry)(long, long, long, long, long, long, long, long, long, long);
 
 struct call {
     const char *name;
     Entry entry;
-    long argument[8];
+    long argument[10];
     long status;
 };
 
 static int wrong;
-static const char *called[256];
+static const char *called[512];
 static int calls;
 
 /* Calls an entry on a fresh thread; -1 if that cannot be. */
@@ -29,7 +29,7 @@ static long fresh(struct call call);
 
 static long run_entry(const struct call *call) {
     const long *a = call->argument;
-    return (int)call->entry(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7]);
+    return (int)call->entry(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9]);
 }
 
 static void expect(int line, long want, struct call call) {
@@ -46,6 +46,10 @@ static void expect(int line, long want, struct call call) {
 /* The plain call, then its twin, which may find that the plain one has done it all. */
 #define BOTH(want, name, ...) \
     (CALL(want, name, __VA_ARGS__), CALL(-1, name##Ctx, (long)primary, __VA_ARGS__))
+
+/* The plain call and its twin, which answers the same. */
+#define EACH(want, name, ...) \
+    (CALL(want, name, ##__VA_ARGS__), CALL(want, name##Ctx, (long)primary, ##__VA_ARGS__))
 
 static HsaKFDContext *primary, *second;
 
@@ -110,6 +114,122 @@ static void svm(void) {
     BOTH(-1, hsaKmtReturnAsanHeaderPage, (long)host);
 }
 
+static void runtime(void) {
+    static HSAuint32 capabilities;
+    BOTH(-1, hsaKmtCheckRuntimeDebugSupport, 0);
+    BOTH(-1, hsaKmtRuntimeEnable, 0x1000, 1);
+    BOTH(0, hsaKmtGetRuntimeCapabilities, (long)&capabilities);
+    BOTH(-1, hsaKmtRuntimeDisable, 0);
+    BOTH(0, hsaKmtSetTrapHandler, 1, 0x10000, 0x1000, 0x20000, 0x1000);
+    BOTH(HSAKMT_STATUS_NOT_IMPLEMENTED, hsaKmtSetMemoryPolicy, 1, 0, 0, 0x10000, 0x1000);
+}
+
+static void events(void) {
+    static HsaEventDescriptor signal;
+    static HsaEvent *event, *other, *pair[2];
+    static HSAuint64 ages[2];
+    signal.EventType = HSA_EVENTTYPE_SIGNAL;
+    CALL(0, hsaKmtCreateEvent, (long)&signal, 1, 0, (long)&event);
+    CALL(0, hsaKmtCreateEventCtx, (long)primary, (long)&signal, 1, 1, (long)&other);
+    pair[0] = event, pair[1] = other;
+    BOTH(0, hsaKmtSetEvent, (long)event);
+    BOTH(0, hsaKmtQueryEventState, (long)event);
+    BOTH(0, hsaKmtWaitOnEvent, (long)event, 1000);
+    BOTH(0, hsaKmtWaitOnEvent_Ext, (long)event, 1000, (long)ages);
+    BOTH(0, hsaKmtWaitOnMultipleEvents, (long)pair, 2, 1, 1000);
+    BOTH(0, hsaKmtWaitOnMultipleEvents_Ext, (long)pair, 2, 0, 1000, (long)ages);
+    BOTH(0, hsaKmtResetEvent, (long)event);
+    CALL(0, hsaKmtDestroyEvent, (long)event);
+    CALL(0, hsaKmtDestroyEventCtx, (long)primary, (long)other);
+}
+
+static void tools(void) {
+    static HsaPcSamplingInfo ways[4];
+    static HSAuint32 timeout, copied, needed, session[2];
+    static char counters[4096];
+    static bool lost;
+    static int file;
+    EACH(0, hsaKmtOpenSMI, 1, (long)&file);
+    CALL(0, hsaKmtSPMAcquire, 1);
+    EACH(0, hsaKmtSPMSetDestBuffer, 1, sizeof counters, (long)&timeout, (long)&copied, (long)counters, (long)&lost);
+    CALL(0, hsaKmtSPMRelease, 1);
+    CALL(0, hsaKmtSPMAcquireCtx, (long)primary, 1);
+    CALL(0, hsaKmtSPMReleaseCtx, (long)primary, 1);
+    /* The interface of the simulated kernel is older than sampling, which its ioctl does not ask about. */
+    EACH(HSAKMT_STATUS_NOT_SUPPORTED, hsaKmtPcSamplingSupport);
+    EACH(HSAKMT_STATUS_NOT_SUPPORTED, hsaKmtPcSamplingQueryCapabilities, 1, (long)ways, 4, (long)&needed);
+    ways[0].value = 1000, ways[0].method = HSA_PC_SAMPLING_METHOD_KIND_HOSTTRAP_V1;
+    CALL(0, hsaKmtPcSamplingCreate, 1, (long)ways, (long)&session[0]);
+    CALL(0, hsaKmtPcSamplingCreateCtx, (long)primary, 1, (long)ways, (long)&session[1]);
+    /* A session that samples otherwise: the kernel says how it does. */
+    ways[1] = ways[0], ways[1].value = 2000;
+    CALL(HSAKMT_STATUS_ERROR, hsaKmtPcSamplingCreate, 1, (long)&ways[1], (long)&needed);
+    if (ways[1].value != 1000 || needed != 0) {
+        puts("another session's interval is not told");
+        wrong = 1;
+    }
+    CALL(0, hsaKmtPcSamplingStart, 1, session[0]);
+    CALL(0, hsaKmtPcSamplingStartCtx, (long)primary, 1, session[1]);
+    CALL(0, hsaKmtPcSamplingStop, 1, session[0]);
+    CALL(0, hsaKmtPcSamplingStopCtx, (long)primary, 1, session[1]);
+    CALL(0, hsaKmtPcSamplingDestroy, 1, session[0]);
+    CALL(0, hsaKmtPcSamplingDestroyCtx, (long)primary, 1, session[1]);
+    static void *data;
+    /* The simulated kernel has no DBG_TRAP. */
+    EACH(HSAKMT_STATUS_ERROR, hsaKmtDbgEnable, (long)&data, (long)&copied);
+    EACH(HSAKMT_STATUS_ERROR, hsaKmtDbgGetDeviceData, (long)&data, (long)&copied, (long)&needed);
+    EACH(HSAKMT_STATUS_ERROR, hsaKmtDbgGetQueueData, (long)&data, (long)&copied, (long)&needed, 1);
+    EACH(HSAKMT_STATUS_ERROR, hsaKmtDbgDisable);
+    EACH(HSAKMT_STATUS_ERROR, hsaKmtDbgRegister, 1);
+    EACH(HSAKMT_STATUS_ERROR, hsaKmtDbgUnregister, 1);
+}
+
+static void queues(void) {
+    static HsaQueueResource compute[2], engine[2], chosen[2], refused;
+    static HsaQueueInfo info;
+    static HSAuint32 mask = 1, first;
+    static HSAuint64 alternate;
+    static void *memory;
+    CALL(0, hsaKmtAllocMemory, 1, 0x1000, 1, (long)&memory);
+    CALL(0, hsaKmtMapMemoryToGPU, (long)memory, 0x1000, (long)&alternate);
+    long ring = (long)memory;
+    CALL(0, hsaKmtCreateQueue, 1, HSA_QUEUE_SDMA, 100, 0, ring, 0x1000, 0, (long)&engine[0]);
+    CALL(0, hsaKmtCreateQueueCtx, (long)primary, 1, HSA_QUEUE_SDMA, 100, 0, ring, 0x1000, 0, (long)&engine[1]);
+    EACH(HSAKMT_STATUS_ERROR, hsaKmtCreateQueue, 1, HSA_QUEUE_SDMA_BY_ENG_ID, 100, 0, ring, 0x1000, 0, (long)&refused);
+    CALL(0, hsaKmtCreateQueueExt, 1, HSA_QUEUE_COMPUTE, 100, 0, 0, ring, 0x1000, 0, (long)&compute[0]);
+    CALL(0, hsaKmtCreateQueueExtCtx, (long)primary, 1, HSA_QUEUE_COMPUTE, 100, 0, 0, ring, 0x1000, 0, (long)&compute[1]);
+    CALL(0, hsaKmtCreateQueueExt, 1, HSA_QUEUE_SDMA_BY_ENG_ID, 100, 0, 1, ring, 0x1000, 0, (long)&chosen[0]);
+    CALL(0, hsaKmtCreateQueueExtCtx, (long)primary, 1, HSA_QUEUE_SDMA_BY_ENG_ID, 100, 0, 2, ring, 0x1000, 0,
+         (long)&chosen[1]);
+    /* No GPU has so many engines. */
+    EACH(HSAKMT_STATUS_ERROR, hsaKmtCreateQueueExt, 1, HSA_QUEUE_SDMA_BY_ENG_ID, 100, 0, 99, ring, 0x1000, 0,
+         (long)&refused);
+    EACH(HSAKMT_STATUS_ERROR, hsaKmtGetQueueInfo, compute[0].QueueId, (long)&info);
+    EACH(0, hsaKmtUpdateQueue, compute[0].QueueId, 0, 1, ring, 0x1000, 0);
+    EACH(0, hsaKmtSetQueueCUMask, compute[0].QueueId, 32, (long)&mask);
+    /* It has stopped. */
+    EACH(0, hsaKmtGetQueueInfo, compute[0].QueueId, (long)&info);
+    if (info.NumCUAssigned != 32 || !info.CUMaskInfo || info.CUMaskInfo[0] != 1 || info.SaveAreaSizeInBytes ||
+        info.ControlStackUsedInBytes || info.ControlStackTop != info.UserContextSaveArea ||
+        (char *)info.ControlStackTop != (char *)info.SaveAreaHeader + info.SaveAreaHeader->ControlStackOffset) {
+        puts("a queue's information is wrong");
+        wrong = 1;
+    }
+    /* One queue of a process has it at a time. */
+    CALL(0, hsaKmtAllocQueueGWS, compute[0].QueueId, 1, (long)&first);
+    CALL(HSAKMT_STATUS_OUT_OF_RESOURCES, hsaKmtAllocQueueGWSCtx, (long)primary, compute[1].QueueId, 1, (long)&first);
+    CALL(0, hsaKmtAllocQueueGWSCtx, (long)primary, compute[0].QueueId, 0, (long)&first);
+    for (int i = 0; i < 2; i++) {
+        CALL(0, hsaKmtDestroyQueue, compute[i].QueueId);
+        CALL(0, hsaKmtDestroyQueue, engine[i].QueueId);
+    }
+    CALL(0, hsaKmtDestroyQueueCtx, (long)primary, chosen[0].QueueId);
+    CALL(0, hsaKmtDestroyQueueCtx, (long)primary, chosen[1].QueueId);
+    EACH(HSAKMT_STATUS_INVALID_PARAMETER, hsaKmtDestroyQueue, chosen[1].QueueId);
+    CALL(0, hsaKmtUnmapMemoryToGPU, (long)memory);
+    CALL(0, hsaKmtFreeMemory, (long)memory, 0x1000);
+}
+
 /* Every name that has no line above. */
 static void others(int count, char **names) {
     for (int i = 0; i < count; i++) {
@@ -133,6 +253,10 @@ static void call_every_entry(int count, char **names) {
     topology();
     memory();
     svm();
+    runtime();
+    events();
+    tools();
+    queues();
     CALL(0, hsaKmtOpenSecondaryKFDCtx, (long)&second);
     CALL(0, hsaKmtAcquireSystemPropertiesCtx, (long)second, (long)&system);
     CALL(0, hsaKmtCloseSecondaryKFDCtx, (long)second);

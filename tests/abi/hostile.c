@@ -77,6 +77,49 @@ static void closed(void) {
     EXPECT(INVALID_PARAMETER, hsaKmtGetNodeMemoryProperties(0, 1, NULL));
     EXPECT(INVALID_PARAMETER, hsaKmtGetNodeCacheProperties(0, 0, 1, NULL));
     EXPECT(INVALID_PARAMETER, hsaKmtGetNodeIoLinkProperties(0, 1, NULL));
+    CLOSED(hsaKmtSetTrapHandler(1, &word, 8, &word, 8));
+    CLOSED(hsaKmtSetMemoryPolicy(1, 7, 7, &word, 1));
+    EXPECT(ERROR, hsaKmtCheckRuntimeDebugSupport());
+    EXPECT(ERROR, hsaKmtRuntimeEnable(&word, true));
+    EXPECT(ERROR, hsaKmtRuntimeDisable());
+    EXPECT(INVALID_PARAMETER, hsaKmtGetRuntimeCapabilities(NULL));
+    HsaEvent *nobody[2] = {(HsaEvent *)unreadable, (HsaEvent *)unreadable};
+    CLOSED(hsaKmtCreateEvent(NULL, true, false, NULL));
+    CLOSED(hsaKmtDestroyEvent(NULL));
+    CLOSED(hsaKmtSetEvent((HsaEvent *)unreadable));
+    CLOSED(hsaKmtResetEvent((HsaEvent *)unreadable));
+    CLOSED(hsaKmtQueryEventState(NULL));
+    EXPECT(INVALID_HANDLE, hsaKmtWaitOnEvent(NULL, 0));
+    CLOSED(hsaKmtWaitOnEvent((HsaEvent *)unreadable, 0));
+    CLOSED(hsaKmtWaitOnMultipleEvents(NULL, 2, true, 0));
+    CLOSED(hsaKmtWaitOnMultipleEvents_Ext(nobody, 2, true, 0, NULL));
+    CLOSED(hsaKmtOpenSMI(1, NULL));
+    CLOSED(hsaKmtSPMAcquire(1));
+    CLOSED(hsaKmtSPMRelease(1));
+    CLOSED(hsaKmtSPMSetDestBuffer(1, 8, NULL, NULL, NULL, NULL));
+    CLOSED(hsaKmtPcSamplingSupport());
+    EXPECT(INVALID_PARAMETER, hsaKmtPcSamplingQueryCapabilities(1, NULL, 0, NULL));
+    CLOSED(hsaKmtPcSamplingQueryCapabilities(1, (void *)unreadable, ~0u, (HSAuint32 *)&word));
+    EXPECT(INVALID_PARAMETER, hsaKmtPcSamplingCreate(1, NULL, (HSAuint32 *)&word));
+    EXPECT(INVALID_HANDLE, hsaKmtPcSamplingDestroy(1, 0));
+    EXPECT(INVALID_HANDLE, hsaKmtPcSamplingStart(1, 0));
+    EXPECT(INVALID_HANDLE, hsaKmtPcSamplingStop(1, 0));
+    CLOSED(hsaKmtPcSamplingDestroy(1, 1));
+    CLOSED(hsaKmtPcSamplingStart(1, 1));
+    CLOSED(hsaKmtPcSamplingStop(1, 1));
+    CLOSED(hsaKmtDbgEnable(NULL, NULL));
+    CLOSED(hsaKmtDbgDisable());
+    CLOSED(hsaKmtDbgGetDeviceData(NULL, NULL, NULL));
+    CLOSED(hsaKmtDbgGetQueueData(NULL, NULL, NULL, false));
+    CLOSED(hsaKmtDbgRegister(1));
+    CLOSED(hsaKmtDbgUnregister(1));
+    CLOSED(hsaKmtCreateQueue(1, HSA_QUEUE_COMPUTE, 100, 0, NULL, 0, NULL, NULL));
+    CLOSED(hsaKmtCreateQueueExt(1, HSA_QUEUE_COMPUTE, 100, 99, 0, NULL, 0, (HsaEvent *)unreadable, (void *)unreadable));
+    CLOSED(hsaKmtUpdateQueue(~0ull, 100, 99, NULL, ~0ull, (HsaEvent *)unreadable));
+    CLOSED(hsaKmtDestroyQueue(0));
+    CLOSED(hsaKmtSetQueueCUMask(0, ~0u, unreadable));
+    CLOSED(hsaKmtGetQueueInfo(0, (HsaQueueInfo *)unreadable));
+    CLOSED(hsaKmtAllocQueueGWS(0, ~0u, unreadable));
     CLOSED(hsaKmtQueryPointerInfo(&word, &info));
     CLOSED(hsaKmtQueryPointerInfo(NULL, NULL));
     CLOSED(hsaKmtSetMemoryUserData(&word, &word));
@@ -145,6 +188,40 @@ static void addresses(void) {
     EXPECT(ERROR, hsaKmtMapMemoryToGPUNodes(NULL, ~0ull, &other, map, 2, nodes));
     if (other != 5) {
         puts("mapping NULL wrote the alternate address");
+        wrong = 1;
+    }
+}
+
+/* Ids are looked up, not followed. */
+static void queues(void) {
+    HsaQueueResource made, before;
+    HsaQueueInfo info;
+    HSAuint32 first;
+    memset(&made, 0xaa, sizeof made);
+    before = made;
+    for (unsigned i = 0; i < COUNT(wild); i++) {
+        HSA_QUEUEID id = (HSA_QUEUEID)wild[i];
+        EXPECT(INVALID_PARAMETER, hsaKmtUpdateQueue(id, 100, 0, wild[i], 0x1000, NULL));
+        EXPECT(INVALID_PARAMETER, hsaKmtDestroyQueue(id));
+        EXPECT(INVALID_PARAMETER, hsaKmtSetQueueCUMask(id, 32, &first));
+        EXPECT(INVALID_PARAMETER, hsaKmtGetQueueInfo(id, &info));
+        EXPECT(INVALID_PARAMETER, hsaKmtGetQueueInfo(id, NULL));
+        EXPECT(INVALID_PARAMETER, hsaKmtAllocQueueGWS(id, 1, &first));
+        /* A ring that is no memory of the GPU. */
+        EXPECT(ERROR, hsaKmtCreateQueue(1, HSA_QUEUE_COMPUTE, 100, 0, wild[i], 0x1000, NULL, &made));
+        for (unsigned k = 0; k < COUNT(sizes); k++)
+            EXPECT(ERROR, hsaKmtCreateQueue(1, HSA_QUEUE_SDMA, 100, 0, wild[i], sizes[k], NULL, &made));
+    }
+    EXPECT(INVALID_PARAMETER, hsaKmtSetQueueCUMask(0, 0, unreadable));
+    EXPECT(INVALID_PARAMETER, hsaKmtSetQueueCUMask(0, 33, unreadable));
+    EXPECT(INVALID_PARAMETER, hsaKmtSetQueueCUMask(0, 32, NULL));
+    EXPECT(INVALID_PARAMETER, hsaKmtCreateQueue(1, HSA_QUEUE_SDMA, 100, 0, NULL, 0x1000, NULL, NULL));
+    EXPECT(INVALID_PARAMETER, hsaKmtCreateQueue(1, 99, 100, 0, NULL, 0x1000, NULL, &made));
+    EXPECT(INVALID_PARAMETER, hsaKmtCreateQueue(1, HSA_QUEUE_SDMA, 100, 99, NULL, 0x1000, NULL, &made));
+    EXPECT(INVALID_NODE_UNIT, hsaKmtCreateQueue(0, HSA_QUEUE_SDMA, 100, 0, NULL, 0x1000, NULL, &made));
+    EXPECT(INVALID_NODE_UNIT, hsaKmtCreateQueue(~0u, HSA_QUEUE_SDMA, 100, 0, NULL, 0x1000, NULL, NULL));
+    if (memcmp(&made, &before, sizeof made)) {
+        puts("a queue that is refused wrote its resource");
         wrong = 1;
     }
 }
@@ -280,6 +357,25 @@ static void topology(void) {
     free(caches);
 }
 
+static void events(void) {
+    HsaEventDescriptor unknown = {.EventType = HSA_EVENTTYPE_MAXID}, memory = {.EventType = HSA_EVENTTYPE_MEMORY};
+    HsaEvent *event = (HsaEvent *)(void *)5, *none[2] = {NULL, NULL};
+    EXPECT(INVALID_PARAMETER, hsaKmtCreateEvent(NULL, true, false, &event));
+    EXPECT(INVALID_PARAMETER, hsaKmtCreateEvent(&unknown, true, false, &event));
+    EXPECT(INVALID_PARAMETER, hsaKmtCreateEvent(&memory, true, false, NULL));
+    EXPECT(INVALID_HANDLE, hsaKmtDestroyEvent(NULL));
+    EXPECT(INVALID_HANDLE, hsaKmtSetEvent(NULL));
+    EXPECT(INVALID_HANDLE, hsaKmtResetEvent(NULL));
+    EXPECT(INVALID_HANDLE, hsaKmtQueryEventState(NULL));
+    EXPECT(INVALID_HANDLE, hsaKmtWaitOnMultipleEvents(NULL, 2, true, 0));
+    EXPECT(INVALID_HANDLE, hsaKmtWaitOnMultipleEvents(none, 2, true, 0));
+    EXPECT(SUCCESS, hsaKmtCreateEvent(&memory, true, true, &event));
+    EXPECT(ERROR, hsaKmtSetEvent(event));
+    EXPECT(ERROR, hsaKmtResetEvent(event));
+    EXPECT(WAIT_TIMEOUT, hsaKmtWaitOnEvent(event, 1));
+    EXPECT(SUCCESS, hsaKmtDestroyEvent(event));
+}
+
 static void opened(void) {
     HsaSystemProperties system;
     HsaVersionInfo version;
@@ -290,9 +386,11 @@ static void opened(void) {
     EXPECT(SUCCESS, hsaKmtAcquireSystemProperties(&system));
     topology();
     addresses();
+    queues();
     allocations();
     lists();
     attributes();
+    events();
     addresses();
     EXPECT(SUCCESS, hsaKmtReleaseSystemProperties());
     EXPECT(SUCCESS, hsaKmtCloseKFD());

@@ -170,6 +170,11 @@ fn case_81_contexts_share_nothing_but_the_topology() {
     run("case_81_contexts_share_nothing_but_the_topology", &["--svm", "off"], "contexts.c");
 }
 
+#[test]
+fn a_runtime_is_enabled_once_at_a_time() {
+    run("a_runtime_is_enabled_once_at_a_time", &["--preset", "none"], "runtime.c");
+}
+
 fn run(name: &str, options: &[&str], program: &str) {
     if let Some(reason) = sim::unavailable() {
         return sim::skip(&format!("abi_machine::{name}"), &reason);

@@ -89,7 +89,7 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         self.allocate_vram(gpu, node, size, alignment, flags, at)
     }
 
-    fn allocate_vram(
+    pub(super) fn allocate_vram(
         &mut self,
         gpu: GpuId,
         node: NodeId,

@@ -23,6 +23,7 @@
 //! | `release` | FreeMemory, DeregisterMemory |
 //! | `share`, `graphics` | IPC, dmabuf export, graphics import |
 //! | `svm` | SVM attributes |
+//! | `queue` | what a queue needs besides its ring |
 //! | `space`, `buffer` | what the verbs are built of: addresses, buffer objects |
 
 mod allocate;
@@ -31,9 +32,11 @@ mod buffer;
 mod gpu_list;
 mod graphics;
 mod host;
+mod leave;
 pub(crate) mod machine;
 mod map;
 mod mapping;
+mod queue;
 mod refused;
 mod register;
 #[allow(unsafe_code)]
@@ -51,6 +54,7 @@ mod tests;
 
 pub use graphics::Graphics;
 pub use machine::{Gfx, NodeFacts, Opened, Options};
+pub use queue::QueueMemory;
 pub use refused::SetUpError;
 pub use share::SharedHandle;
 

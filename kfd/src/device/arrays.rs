@@ -3,17 +3,14 @@
 //! Short arrays live on the stack, long ones in a mapping of their own ([`Scratch`]): no call allocates from the heap while
 //! the memory manager holds its lock, and none needs a large stack.
 
-use std::ffi::c_void;
-
 use hsakmt_core::address::Bounds;
 use hsakmt_core::aperture::MAX_NODES;
 use hsakmt_core::driver::{Errno, HostRange, Partial, ProcessApertures, SvmAttribute as Attribute};
 use hsakmt_core::node::GpuId;
-use rustix::ioctl::{Ioctl, IoctlOutput, Opcode};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::scratch::Scratch;
-use super::{Device, restart_ioctl};
+use super::{Arrays, Device, Transport, restart_ioctl};
 use crate::opcode::{self, Command, MAX_SVM_ATTRIBUTES};
 use crate::uapi::*;
 
@@ -23,7 +20,7 @@ const IDS: usize = 64;
 /// Hands a list of GPUs to `call` in pieces, and adds up how many were done.
 pub(super) fn by_gpus(
     gpus: &[GpuId],
-    mut call: impl FnMut(&[u32; IDS], u32) -> Result<(), (Errno, u32)>,
+    mut call: impl FnMut(&Arrays<'_>, u32) -> Result<(), (Errno, u32)>,
 ) -> Result<(), Partial> {
     let mut done = 0;
     loop {
@@ -33,7 +30,8 @@ pub(super) fn by_gpus(
         for (id, gpu) in ids.iter_mut().zip(piece) {
             *id = gpu.0;
         }
-        if let Err((errno, more)) = call(&ids, piece.len() as u32) {
+        let listed = ids.get(..piece.len()).unwrap_or_default();
+        if let Err((errno, more)) = call(&Arrays::read(listed), piece.len() as u32) {
             return Err(Partial { errno, done: done + (more as usize).min(piece.len()) });
         }
         done += piece.len();
@@ -43,7 +41,10 @@ pub(super) fn by_gpus(
     }
 }
 
-pub(super) fn process_apertures(device: &Device, out: &mut [ProcessApertures]) -> Result<usize, Errno> {
+pub(super) fn process_apertures<T: Transport>(
+    device: &Device<T>,
+    out: &mut [ProcessApertures],
+) -> Result<usize, Errno> {
     // There are no more nodes that anybody could ask about.
     let wanted = out.len().min(MAX_NODES);
     let mut room = Scratch::<ProcessDeviceApertures>::zeroed(wanted)?;
@@ -61,18 +62,17 @@ pub(super) fn process_apertures(device: &Device, out: &mut [ProcessApertures]) -
     if filled < wanted { Ok(filled) } else { ask_apertures(device, &mut []) }
 }
 
-fn ask_apertures(device: &Device, room: &mut [ProcessDeviceApertures]) -> Result<usize, Errno> {
+fn ask_apertures<T: Transport>(device: &Device<T>, room: &mut [ProcessDeviceApertures]) -> Result<usize, Errno> {
+    let num_of_nodes = u32::try_from(room.len()).unwrap_or(u32::MAX);
+    let none = room.is_empty();
+    let room = Arrays::written(room);
     let mut args = GetProcessAperturesNewArgs {
-        kfd_process_device_apertures_ptr: if room.is_empty() {
-            0
-        } else {
-            room.as_mut_ptr().expose_provenance() as u64
-        },
-        num_of_nodes: u32::try_from(room.len()).unwrap_or(u32::MAX),
+        kfd_process_device_apertures_ptr: if none { 0 } else { room.first() },
+        num_of_nodes,
         pad: 0,
     };
-    // SAFETY: the kernel writes at most `num_of_nodes` structs, which the borrowed slice has.
-    unsafe { device.update::<{ opcode::GET_PROCESS_APERTURES_NEW }, _>(&mut args) }?;
+    // SAFETY: the kernel writes at most `num_of_nodes` structs, which the array has.
+    unsafe { device.update_with::<{ opcode::GET_PROCESS_APERTURES_NEW }, _>(&mut args, &room) }?;
     Ok(args.num_of_nodes as usize)
 }
 
@@ -99,39 +99,29 @@ pub struct TileConfig {
     pub ranks: u32,
 }
 
-impl TileConfig {
-    /// What the ioctl is given: both arrays are the kernel's to write while the call lasts.
-    pub(crate) fn request(gpu: GpuId, tiles: &mut [u32], macro_tiles: &mut [u32]) -> GetTileConfigArgs {
-        GetTileConfigArgs {
-            tile_config_ptr: tiles.as_mut_ptr().expose_provenance() as u64,
-            macro_tile_config_ptr: macro_tiles.as_mut_ptr().expose_provenance() as u64,
-            num_tile_configs: u32::try_from(tiles.len()).unwrap_or(u32::MAX),
-            num_macro_tile_configs: u32::try_from(macro_tiles.len()).unwrap_or(u32::MAX),
-            gpu_id: gpu.0,
-            ..Default::default()
-        }
-    }
-
-    /// What it answered.
-    pub(crate) fn answer(args: &GetTileConfigArgs, tiles: &[u32], macro_tiles: &[u32]) -> TileConfig {
-        TileConfig {
-            tiles: (args.num_tile_configs as usize).min(tiles.len()),
-            macro_tiles: (args.num_macro_tile_configs as usize).min(macro_tiles.len()),
-            gb_addr_config: args.gb_addr_config,
-            banks: args.num_banks,
-            ranks: args.num_ranks,
-        }
-    }
-}
-
-impl Device {
+impl<T: Transport> Device<T> {
     /// How textures are tiled on a GPU: fills both arrays from the front.
     #[doc(alias = "AMDKFD_IOC_GET_TILE_CONFIG")]
     pub fn tile_config(&self, gpu: GpuId, tiles: &mut [u32], macro_tiles: &mut [u32]) -> Result<TileConfig, Errno> {
-        let mut args = TileConfig::request(gpu, tiles, macro_tiles);
-        // SAFETY: the kernel writes at most as many words as told, which the borrowed slices have.
-        unsafe { self.update::<{ opcode::GET_TILE_CONFIG }, _>(&mut args) }?;
-        Ok(TileConfig::answer(&args, tiles, macro_tiles))
+        let (room, macro_room) = (tiles.len(), macro_tiles.len());
+        let arrays = Arrays::both_written(tiles, macro_tiles);
+        let mut args = GetTileConfigArgs {
+            tile_config_ptr: arrays.first(),
+            macro_tile_config_ptr: arrays.second(),
+            num_tile_configs: u32::try_from(room).unwrap_or(u32::MAX),
+            num_macro_tile_configs: u32::try_from(macro_room).unwrap_or(u32::MAX),
+            gpu_id: gpu.0,
+            ..Default::default()
+        };
+        // SAFETY: the kernel writes at most as many words as told, which the arrays have.
+        unsafe { self.update_with::<{ opcode::GET_TILE_CONFIG }, _>(&mut args, &arrays) }?;
+        Ok(TileConfig {
+            tiles: (args.num_tile_configs as usize).min(room),
+            macro_tiles: (args.num_macro_tile_configs as usize).min(macro_room),
+            gb_addr_config: args.gb_addr_config,
+            banks: args.num_banks,
+            ranks: args.num_ranks,
+        })
     }
 
     /// Sets attributes of a range of shared virtual memory; `EINVAL` for more than a request can carry.
@@ -176,12 +166,9 @@ impl Device {
         for (to, from) in room.iter_mut().zip(attributes) {
             *to = SvmAttribute { kind: from.kind, value: from.value };
         }
-        restart_ioctl(Command::Svm, || {
-            let sized = Sized { request, call };
-            // SAFETY: the kernel reads and writes as many bytes as the request says, which `call` has. What GPUs may use from
-            // now on is of a `HostRange` (`svm_set`), or nothing more (`svm_get`).
-            unsafe { rustix::ioctl::ioctl(self, sized) }
-        })?;
+        // SAFETY: the kernel reads and writes as many bytes as the request says, which `call` has. What GPUs may use from now
+        // on is of a `HostRange` (`svm_set`), or nothing more (`svm_get`).
+        restart_ioctl(Command::Svm, || unsafe { self.transport.update_sized(request, call) })?;
         let answer = call.get(size_of::<SvmArgs>()..).unwrap_or_default();
         <[SvmAttribute]>::ref_from_bytes(answer).map_err(|_| Errno::INVAL)
     }
@@ -202,31 +189,6 @@ const FEW_ATTRIBUTES: usize = 32;
 /// The SVM ioctl's struct in words.
 const SVM_HEADER: usize = size_of::<SvmArgs>() / size_of::<u64>();
 
-/// A call whose request says how many of its bytes take part.
-struct Sized<'a> {
-    request: Opcode,
-    call: &'a mut [u8],
-}
-
-// SAFETY: the request's size field is the length of `call` (`Device::svm_in`), the pointer leads to it, and the kernel
-// writes into it.
-unsafe impl Ioctl for Sized<'_> {
-    type Output = ();
-    const IS_MUTATING: bool = true;
-
-    fn opcode(&self) -> Opcode {
-        self.request
-    }
-
-    fn as_ptr(&mut self) -> *mut c_void {
-        self.call.as_mut_ptr().cast()
-    }
-
-    unsafe fn output_from_ptr(_: IoctlOutput, _: *mut c_void) -> rustix::io::Result<()> {
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -235,14 +197,20 @@ mod tests {
     fn long_lists_of_gpus_go_in_pieces_and_add_up() {
         let gpus: Vec<GpuId> = (0..150).map(GpuId).collect();
         let mut seen = Vec::new();
-        let all = by_gpus(&gpus, |ids, count| {
-            seen.extend_from_slice(&ids[..count as usize]);
+        let ids = |listed: &Arrays<'_>, count: u32| {
+            let mut ids = vec![0u32; count as usize];
+            listed.copy_from(listed.first(), ids.as_mut_bytes()).unwrap();
+            ids
+        };
+        let all = by_gpus(&gpus, |listed, count| {
+            seen.extend(ids(listed, count));
             Ok(())
         });
         assert_eq!(all, Ok(()));
         assert_eq!(seen, (0..150).collect::<Vec<u32>>());
 
-        let stopped = by_gpus(&gpus, |ids, _| if ids[0] == 64 { Err((Errno::INVAL, 5)) } else { Ok(()) });
+        let second = |listed: &Arrays<'_>| ids(listed, 1) == [64];
+        let stopped = by_gpus(&gpus, |listed, _| if second(listed) { Err((Errno::INVAL, 5)) } else { Ok(()) });
         assert_eq!(stopped, Err(Partial { errno: Errno::INVAL, done: 69 }));
         let lying = by_gpus(&gpus[..3], |_, _| Err((Errno::INVAL, 1000)));
         assert_eq!(lying, Err(Partial { errno: Errno::INVAL, done: 3 }));

@@ -10,6 +10,7 @@ use rustix::ioctl::{Opcode, Updater, opcode};
 use zerocopy::FromZeros;
 
 use super::{open, restart};
+use crate::host::errno;
 use crate::topology::GpuFacts;
 
 /// A GPU's render node, `/dev/dri/renderD<minor>`.
@@ -111,7 +112,7 @@ impl RenderNode {
             // SAFETY: VERSION's struct is a `VersionRequest`.
             let call = unsafe { Updater::<VERSION, VersionRequest>::new(&mut request) };
             // SAFETY: the kernel writes at most `name_len` bytes at `name`, and nothing for the two texts of length 0.
-            unsafe { rustix::ioctl::ioctl(&self.fd, call) }
+            unsafe { rustix::ioctl::ioctl(&self.fd, call) }.map_err(errno)
         })?;
         Ok(request.name_len == AMDGPU.len() && name == AMDGPU)
     }
@@ -133,7 +134,7 @@ impl RenderNode {
             // SAFETY: INFO's struct is an `InfoRequest`.
             let call = unsafe { Updater::<INFO, InfoRequest>::new(&mut request) };
             // SAFETY: amdgpu writes at most `return_size` bytes at `return_pointer`, where `info` has them.
-            unsafe { rustix::ioctl::ioctl(&self.fd, call) }
+            unsafe { rustix::ioctl::ioctl(&self.fd, call) }.map_err(errno)
         })?;
         Ok(GpuFacts { pci_revision: info.pci_rev, family_id: info.family, integrated: info.ids_flags & FUSION != 0 })
     }

@@ -4,7 +4,7 @@
 //! description (what machine) -> machine (the state machine: what each ioctl answers)
 //!                                  ^ bytes of one ioctl, and the caller's memory through `Caller`
 //!            supervisor -----------+----------- embedded
-//!     another program's system calls            impl Driver, in this process
+//!     another program's system calls            under `device::Device`, in this process
 //! ```
 //!
 //! [`machine`] decides everything; the two doors only carry bytes to it, so what is proved through one door holds for

@@ -150,6 +150,10 @@ HSAKMT_STATUS HSAKMTAPI hsaKmtOpenSMI(HSAuint32 NodeId, int *fd);
 HSAKMT_STATUS HSAKMTAPI hsaKmtCreateQueue(HSAuint32 NodeId, HSA_QUEUE_TYPE Type, HSAuint32 QueuePercentage,
                                           HSA_QUEUE_PRIORITY Priority, void *QueueAddress, HSAuint64 QueueSizeInBytes,
                                           HsaEvent *Event, HsaQueueResource *QueueResource);
+HSAKMT_STATUS HSAKMTAPI hsaKmtCreateQueueExt(HSAuint32 NodeId, HSA_QUEUE_TYPE Type, HSAuint32 QueuePercentage,
+                                             HSA_QUEUE_PRIORITY Priority, HSAuint32 SdmaEngineId, void *QueueAddress,
+                                             HSAuint64 QueueSizeInBytes, HsaEvent *Event,
+                                             HsaQueueResource *QueueResource);
 HSAKMT_STATUS HSAKMTAPI hsaKmtUpdateQueue(HSA_QUEUEID QueueId, HSAuint32 QueuePercentage, HSA_QUEUE_PRIORITY Priority,
                                           void *QueueAddress, HSAuint64 QueueSize, HsaEvent *Event);
 HSAKMT_STATUS HSAKMTAPI hsaKmtDestroyQueue(HSA_QUEUEID QueueId);

@@ -105,6 +105,81 @@ HSAKMT_STATUS HSAKMTAPI hsaKmtGetTileConfigCtx(HsaKFDContext *ctx, HSAuint32 Nod
 HSAKMT_STATUS HSAKMTAPI hsaKmtReplaceAsanHeaderPageCtx(HsaKFDContext *ctx, void *addr);
 HSAKMT_STATUS HSAKMTAPI hsaKmtReturnAsanHeaderPageCtx(HsaKFDContext *ctx, void *addr);
 
+/* ---- How code runs ----------------------------------------------------------------------------------------------- */
+
+HSAKMT_STATUS HSAKMTAPI hsaKmtRuntimeEnableCtx(HsaKFDContext *ctx, void *rDebug, bool setupTtmp);
+HSAKMT_STATUS HSAKMTAPI hsaKmtRuntimeDisableCtx(HsaKFDContext *ctx);
+HSAKMT_STATUS HSAKMTAPI hsaKmtGetRuntimeCapabilitiesCtx(HsaKFDContext *ctx, HSAuint32 *caps_mask);
+HSAKMT_STATUS HSAKMTAPI hsaKmtCheckRuntimeDebugSupportCtx(HsaKFDContext *ctx);
+HSAKMT_STATUS HSAKMTAPI hsaKmtSetTrapHandlerCtx(HsaKFDContext *ctx, HSAuint32 NodeId, void *TrapHandlerBaseAddress,
+                                                HSAuint64 TrapHandlerSizeInBytes, void *TrapBufferBaseAddress,
+                                                HSAuint64 TrapBufferSizeInBytes);
+HSAKMT_STATUS HSAKMTAPI hsaKmtSetMemoryPolicyCtx(HsaKFDContext *ctx, HSAuint32 Node, HSAuint32 DefaultPolicy,
+                                                 HSAuint32 AlternatePolicy, void *MemoryAddressAlternate,
+                                                 HSAuint64 MemorySizeInBytes);
+
+/* ---- Events ------------------------------------------------------------------------------------------------------ */
+
+HSAKMT_STATUS HSAKMTAPI hsaKmtCreateEventCtx(HsaKFDContext *ctx, HsaEventDescriptor *EventDesc, bool ManualReset,
+                                             bool IsSignaled, HsaEvent **Event);
+HSAKMT_STATUS HSAKMTAPI hsaKmtDestroyEventCtx(HsaKFDContext *ctx, HsaEvent *Event);
+HSAKMT_STATUS HSAKMTAPI hsaKmtSetEventCtx(HsaKFDContext *ctx, HsaEvent *Event);
+HSAKMT_STATUS HSAKMTAPI hsaKmtResetEventCtx(HsaKFDContext *ctx, HsaEvent *Event);
+HSAKMT_STATUS HSAKMTAPI hsaKmtQueryEventStateCtx(HsaKFDContext *ctx, HsaEvent *Event);
+HSAKMT_STATUS HSAKMTAPI hsaKmtWaitOnEventCtx(HsaKFDContext *ctx, HsaEvent *Event, HSAuint32 Milliseconds);
+HSAKMT_STATUS HSAKMTAPI hsaKmtWaitOnEvent_ExtCtx(HsaKFDContext *ctx, HsaEvent *Event, HSAuint32 Milliseconds,
+                                                 HSAuint64 *event_age);
+HSAKMT_STATUS HSAKMTAPI hsaKmtWaitOnMultipleEventsCtx(HsaKFDContext *ctx, HsaEvent *Events[], HSAuint32 NumEvents,
+                                                      bool WaitOnAll, HSAuint32 Milliseconds);
+HSAKMT_STATUS HSAKMTAPI hsaKmtWaitOnMultipleEvents_ExtCtx(HsaKFDContext *ctx, HsaEvent *Events[], HSAuint32 NumEvents,
+                                                          bool WaitOnAll, HSAuint32 Milliseconds,
+                                                          HSAuint64 *event_age);
+
+/* ---- Tools ------------------------------------------------------------------------------------------------------- */
+
+HSAKMT_STATUS HSAKMTAPI hsaKmtOpenSMICtx(HsaKFDContext *ctx, HSAuint32 NodeId, int *fd);
+HSAKMT_STATUS HSAKMTAPI hsaKmtSPMAcquireCtx(HsaKFDContext *ctx, HSAuint32 PreferredNode);
+HSAKMT_STATUS HSAKMTAPI hsaKmtSPMReleaseCtx(HsaKFDContext *ctx, HSAuint32 PreferredNode);
+HSAKMT_STATUS HSAKMTAPI hsaKmtSPMSetDestBufferCtx(HsaKFDContext *ctx, HSAuint32 PreferredNode, HSAuint32 SizeInBytes,
+                                                  HSAuint32 *timeout, HSAuint32 *SizeCopied, void *DestMemoryAddress,
+                                                  bool *isSPMDataLoss);
+HSAKMT_STATUS HSAKMTAPI hsaKmtPcSamplingSupportCtx(HsaKFDContext *ctx);
+HSAKMT_STATUS HSAKMTAPI hsaKmtPcSamplingQueryCapabilitiesCtx(HsaKFDContext *ctx, HSAuint32 NodeId, void *sample_info,
+                                                             HSAuint32 sample_info_sz, HSAuint32 *sz_needed);
+HSAKMT_STATUS HSAKMTAPI hsaKmtPcSamplingCreateCtx(HsaKFDContext *ctx, HSAuint32 node_id,
+                                                  HsaPcSamplingInfo *sample_info, HsaPcSamplingTraceId *traceId);
+HSAKMT_STATUS HSAKMTAPI hsaKmtPcSamplingDestroyCtx(HsaKFDContext *ctx, HSAuint32 NodeId, HsaPcSamplingTraceId traceId);
+HSAKMT_STATUS HSAKMTAPI hsaKmtPcSamplingStartCtx(HsaKFDContext *ctx, HSAuint32 NodeId, HsaPcSamplingTraceId traceId);
+HSAKMT_STATUS HSAKMTAPI hsaKmtPcSamplingStopCtx(HsaKFDContext *ctx, HSAuint32 NodeId, HsaPcSamplingTraceId traceId);
+HSAKMT_STATUS HSAKMTAPI hsaKmtDbgRegisterCtx(HsaKFDContext *ctx, HSAuint32 NodeId);
+HSAKMT_STATUS HSAKMTAPI hsaKmtDbgUnregisterCtx(HsaKFDContext *ctx, HSAuint32 NodeId);
+HSAKMT_STATUS HSAKMTAPI hsaKmtDbgEnableCtx(HsaKFDContext *ctx, void **runtime_info, HSAuint32 *data_size);
+HSAKMT_STATUS HSAKMTAPI hsaKmtDbgDisableCtx(HsaKFDContext *ctx);
+HSAKMT_STATUS HSAKMTAPI hsaKmtDbgGetDeviceDataCtx(HsaKFDContext *ctx, void **data, HSAuint32 *n_entries,
+                                                  HSAuint32 *entry_size);
+HSAKMT_STATUS HSAKMTAPI hsaKmtDbgGetQueueDataCtx(HsaKFDContext *ctx, void **data, HSAuint32 *n_entries,
+                                                 HSAuint32 *entry_size, bool suspend_queues);
+
+/* ---- Queues -------------------------------------------------------------------------------------------------------- */
+
+HSAKMT_STATUS HSAKMTAPI hsaKmtCreateQueueCtx(HsaKFDContext *ctx, HSAuint32 NodeId, HSA_QUEUE_TYPE Type,
+                                             HSAuint32 QueuePercentage, HSA_QUEUE_PRIORITY Priority, void *QueueAddress,
+                                             HSAuint64 QueueSizeInBytes, HsaEvent *Event,
+                                             HsaQueueResource *QueueResource);
+HSAKMT_STATUS HSAKMTAPI hsaKmtCreateQueueExtCtx(HsaKFDContext *ctx, HSAuint32 NodeId, HSA_QUEUE_TYPE Type,
+                                                HSAuint32 QueuePercentage, HSA_QUEUE_PRIORITY Priority,
+                                                HSAuint32 SdmaEngineId, void *QueueAddress, HSAuint64 QueueSizeInBytes,
+                                                HsaEvent *Event, HsaQueueResource *QueueResource);
+HSAKMT_STATUS HSAKMTAPI hsaKmtUpdateQueueCtx(HsaKFDContext *ctx, HSA_QUEUEID QueueId, HSAuint32 QueuePercentage,
+                                             HSA_QUEUE_PRIORITY Priority, void *QueueAddress, HSAuint64 QueueSize,
+                                             HsaEvent *Event);
+HSAKMT_STATUS HSAKMTAPI hsaKmtDestroyQueueCtx(HsaKFDContext *ctx, HSA_QUEUEID QueueId);
+HSAKMT_STATUS HSAKMTAPI hsaKmtSetQueueCUMaskCtx(HsaKFDContext *ctx, HSA_QUEUEID QueueId, HSAuint32 CUMaskCount,
+                                                HSAuint32 *QueueCUMask);
+HSAKMT_STATUS HSAKMTAPI hsaKmtGetQueueInfoCtx(HsaKFDContext *ctx, HSA_QUEUEID QueueId, HsaQueueInfo *QueueInfo);
+HSAKMT_STATUS HSAKMTAPI hsaKmtAllocQueueGWSCtx(HsaKFDContext *ctx, HSA_QUEUEID QueueId, HSAuint32 nGWS,
+                                               HSAuint32 *firstGWS);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,4 +1,4 @@
-//! What C passes, as types: [`Address`], [`Channel`], [`In`], [`Out`], [`InOut`].
+//! What C passes, as types: [`Address`], [`Channel`], [`In`], [`Out`], [`InOut`], [`EventPointer`].
 //!
 //! Each has the shape of the C argument (one pointer), so an entry declares it in the argument's place. A null pointer
 //! is an error before anything else is. C promises no alignment and no initialisation: reads and writes are whole and
@@ -16,6 +16,7 @@ use hsakmt_core::error::Error;
 use hsakmt_core::node::NodeId;
 
 use crate::context::Context;
+use crate::ctypes::HsaEvent;
 
 /// An address that is only looked up, never followed. Any value is fine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +99,11 @@ impl<T: Copy> Place<T> {
 pub(super) struct InOut<T>(*mut T);
 
 impl<T: Copy> InOut<T> {
+    /// None, for an entry without this argument.
+    pub(super) fn missing() -> InOut<T> {
+        InOut(core::ptr::null_mut())
+    }
+
     /// What stands there now; `None` for a null pointer.
     pub(super) fn get(&self) -> Option<T> {
         // SAFETY: not null, so by the caller's promise it leads to a `T`, which need not be aligned.
@@ -164,6 +170,82 @@ impl In<u32> {
         }
         Ok(list)
     }
+}
+
+/// A `HsaEvent *`: null, or from [`EventRoom::give`] and not ended since, by the caller's promise.
+#[derive(Clone, Copy, Debug)]
+#[repr(transparent)]
+pub(super) struct EventPointer(*mut HsaEvent);
+
+/// Memory for one event, from the heap.
+pub(super) struct EventRoom(*mut HsaEvent);
+
+impl Drop for EventRoom {
+    fn drop(&mut self) {
+        // SAFETY: `EventPointer::reserve` has it from malloc, and it was not given away.
+        unsafe { libc::free(self.0.cast()) }
+    }
+}
+
+impl EventRoom {
+    /// Turns it into an event, which is the caller's.
+    pub(super) fn give(self, event: HsaEvent) -> EventPointer {
+        let room = core::mem::ManuallyDrop::new(self);
+        // SAFETY: room for one event, which nobody else has.
+        unsafe { room.0.write_unaligned(event) };
+        EventPointer(room.0)
+    }
+}
+
+impl EventPointer {
+    /// No event.
+    pub(super) const NULL: EventPointer = EventPointer(core::ptr::null_mut());
+
+    /// Memory for one event; `None` if there is none. Not under a lock.
+    pub(super) fn reserve() -> Option<EventRoom> {
+        // SAFETY: any size may be asked for.
+        let room: *mut HsaEvent = unsafe { libc::malloc(size_of::<HsaEvent>()) }.cast();
+        (!room.is_null()).then_some(EventRoom(room))
+    }
+
+    /// Whether there is none.
+    pub(super) fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+
+    /// The event; `None` for a null pointer.
+    pub(super) fn get(self) -> Option<HsaEvent> {
+        InOut(self.0).get()
+    }
+
+    /// Writes what the event brought.
+    pub(super) fn tell(self, words: [u32; 5]) {
+        if !self.is_null() {
+            // SAFETY: an event, by the caller's promise.
+            let place = unsafe { &raw mut (*self.0).EventData.EventData };
+            // SAFETY: as above; it need not be aligned.
+            unsafe { place.write_unaligned(words) }
+        }
+    }
+
+    /// Gives the memory back.
+    pub(super) fn end(self) {
+        // SAFETY: from malloc (`reserve`) or null, and by the caller's promise not used any more.
+        unsafe { libc::free(self.0.cast()) }
+    }
+}
+
+/// A copy that the caller frees with free(3); `None` without memory for it.
+pub(super) fn heap_copy<T: Copy>(values: &[T]) -> Option<*mut c_void> {
+    const { assert!(align_of::<T>() <= 16) };
+    // SAFETY: any size may be asked for.
+    let place: *mut T = unsafe { libc::malloc(size_of_val(values).max(1)) }.cast();
+    if place.is_null() {
+        return None;
+    }
+    // SAFETY: room for as many values, aligned for any type by malloc, which nobody else has yet.
+    unsafe { place.copy_from_nonoverlapping(values.as_ptr(), values.len()) };
+    Some(place.cast())
 }
 
 #[cfg(test)]

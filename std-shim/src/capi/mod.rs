@@ -11,7 +11,12 @@
 //! | `pointer` | the two calls the library exists for |
 //! | `memory` | objects: make, register, map, end |
 //! | `sharing` | memory of others: dmabufs, other processes' buffers |
+//! | `queues` | user-mode queues |
 //! | `svm` | shared virtual memory, XNACK, memory left |
+//! | `debugger` | a process that debugs itself |
+//! | `events` | events and waits |
+//! | `runtime` | trap handlers, cache policies, the runtime that a debugger finds |
+//! | `tools` | management events, counters, sampling |
 //! | `unwritten` | names that exist and answer NOT_IMPLEMENTED |
 //!
 //! Every call on a context has two names: the plain one means the primary context, the one that ends in `Ctx` is given
@@ -19,11 +24,16 @@
 
 mod argument;
 mod convert;
+mod debugger;
+mod events;
 mod memory;
 mod pointer;
 mod process;
+mod queues;
+mod runtime;
 mod sharing;
 mod svm;
+mod tools;
 mod topology;
 mod unwritten;
 

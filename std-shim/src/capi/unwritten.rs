@@ -29,69 +29,7 @@ refusing! {
     UNWRITTEN:
     // topology
     hsaKmtGetAMDGPUDeviceHandle(NodeId: u32, DeviceHandle: *mut HsaAMDGPUDeviceHandle);
-    // memory
-    hsaKmtSetMemoryPolicy(
-        Node: u32,
-        DefaultPolicy: u32,
-        AlternatePolicy: u32,
-        MemoryAddressAlternate: *mut c_void,
-        MemorySizeInBytes: u64,
-    );
-    // events
-    hsaKmtCreateEvent(
-        EventDesc: *mut HsaEventDescriptor,
-        ManualReset: CBool,
-        IsSignaled: CBool,
-        Event: *mut *mut HsaEvent,
-    );
-    hsaKmtDestroyEvent(Event: *mut HsaEvent);
-    hsaKmtSetEvent(Event: *mut HsaEvent);
-    hsaKmtResetEvent(Event: *mut HsaEvent);
-    hsaKmtQueryEventState(Event: *mut HsaEvent);
-    hsaKmtWaitOnEvent(Event: *mut HsaEvent, Milliseconds: u32);
-    hsaKmtWaitOnEvent_Ext(Event: *mut HsaEvent, Milliseconds: u32, event_age: *mut u64);
-    hsaKmtWaitOnMultipleEvents(Events: *mut *mut HsaEvent, NumEvents: u32, WaitOnAll: CBool, Milliseconds: u32);
-    hsaKmtWaitOnMultipleEvents_Ext(
-        Events: *mut *mut HsaEvent,
-        NumEvents: u32,
-        WaitOnAll: CBool,
-        Milliseconds: u32,
-        event_age: *mut u64,
-    );
-    hsaKmtOpenSMI(NodeId: u32, fd: *mut i32);
-    // queues
-    hsaKmtCreateQueue(
-        NodeId: u32,
-        Type: CEnum,
-        QueuePercentage: u32,
-        Priority: CPriority,
-        QueueAddress: *mut c_void,
-        QueueSizeInBytes: u64,
-        Event: *mut HsaEvent,
-        QueueResource: *mut HsaQueueResource,
-    );
-    hsaKmtUpdateQueue(
-        QueueId: u64,
-        QueuePercentage: u32,
-        Priority: CPriority,
-        QueueAddress: *mut c_void,
-        QueueSize: u64,
-        Event: *mut HsaEvent,
-    );
-    hsaKmtDestroyQueue(QueueId: u64);
-    hsaKmtSetQueueCUMask(QueueId: u64, CUMaskCount: u32, QueueCUMask: *mut u32);
-    hsaKmtGetQueueInfo(QueueId: u64, QueueInfo: *mut HsaQueueInfo);
-    hsaKmtAllocQueueGWS(QueueId: u64, nGWS: u32, firstGWS: *mut u32);
-    hsaKmtSetTrapHandler(
-        NodeId: u32,
-        TrapHandlerBaseAddress: *mut c_void,
-        TrapHandlerSizeInBytes: u64,
-        TrapBufferBaseAddress: *mut c_void,
-        TrapBufferSizeInBytes: u64,
-    );
     // debugger
-    hsaKmtDbgRegister(NodeId: u32);
-    hsaKmtDbgUnregister(NodeId: u32);
     hsaKmtDbgWavefrontControl(
         NodeId: u32,
         Operand: CEnum,
@@ -107,14 +45,6 @@ refusing! {
         WatchMask: *mut u64,
         WatchEvent: *mut *mut HsaEvent,
     );
-    hsaKmtRuntimeEnable(rDebug: *mut c_void, setupTtmp: CBool);
-    hsaKmtRuntimeDisable();
-    hsaKmtGetRuntimeCapabilities(caps_mask: *mut u32);
-    hsaKmtCheckRuntimeDebugSupport();
-    hsaKmtDbgEnable(runtime_info: *mut *mut c_void, data_size: *mut u32);
-    hsaKmtDbgDisable();
-    hsaKmtDbgGetDeviceData(data: *mut *mut c_void, n_entries: *mut u32, entry_size: *mut u32);
-    hsaKmtDbgGetQueueData(data: *mut *mut c_void, n_entries: *mut u32, entry_size: *mut u32, suspend_queues: CBool);
     hsaKmtDebugTrapIoctl(arg: *mut kfd_ioctl_dbg_trap_args, Queues: *mut u64, DebugReturn: *mut u64);
     // counters and sampling
     hsaKmtPmcGetCounterProperties(NodeId: u32, CounterProperties: *mut *mut HsaCounterProperties);
@@ -130,22 +60,6 @@ refusing! {
     hsaKmtPmcStartTrace(TraceId: u64, TraceBuffer: *mut c_void, TraceBufferSizeBytes: u64);
     hsaKmtPmcQueryTrace(TraceId: u64);
     hsaKmtPmcStopTrace(TraceId: u64);
-    hsaKmtSPMAcquire(PreferredNode: u32);
-    hsaKmtSPMRelease(PreferredNode: u32);
-    hsaKmtSPMSetDestBuffer(
-        PreferredNode: u32,
-        SizeInBytes: u32,
-        timeout: *mut u32,
-        SizeCopied: *mut u32,
-        DestMemoryAddress: *mut c_void,
-        isSPMDataLoss: *mut CBool,
-    );
-    hsaKmtPcSamplingSupport();
-    hsaKmtPcSamplingQueryCapabilities(NodeId: u32, sample_info: *mut c_void, sample_info_sz: u32, sz_needed: *mut u32);
-    hsaKmtPcSamplingCreate(node_id: u32, sample_info: *mut HsaPcSamplingInfo, traceId: *mut u32);
-    hsaKmtPcSamplingDestroy(NodeId: u32, traceId: u32);
-    hsaKmtPcSamplingStart(NodeId: u32, traceId: u32);
-    hsaKmtPcSamplingStop(NodeId: u32, traceId: u32);
 }
 
 refusing! {

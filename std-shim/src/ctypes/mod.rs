@@ -7,12 +7,18 @@
 //!
 //! C callers own what these structs lie in and align it as they like: only ever write one whole, unaligned.
 
+mod event;
 mod memory;
 mod opaque;
+mod queues;
+mod tools;
 mod topology;
 
+pub use event::*;
 pub use memory::*;
 pub use opaque::*;
+pub use queues::*;
+pub use tools::*;
 pub use topology::*;
 
 /// One field of a C struct: what a test compares with the layout tables.
@@ -99,4 +105,13 @@ pub const LAYOUTS: &[CLayout] = &[
     layout::<HsaPointerInfo>(),
     layout::<HsaMemoryRange>(),
     layout::<HSA_SVM_ATTRIBUTE>(),
+    layout::<HsaQueueResource>(),
+    layout::<HsaQueueInfo>(),
+    layout::<HsaSyncVar>(),
+    layout::<HsaEventDescriptor>(),
+    layout::<HsaMemoryAccessFault>(),
+    layout::<HsaHwException>(),
+    layout::<HsaEventData>(),
+    layout::<HsaEvent>(),
+    layout::<HsaPcSamplingInfo>(),
 ];

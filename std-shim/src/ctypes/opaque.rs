@@ -16,8 +16,8 @@ macro_rules! opaque {
 }
 
 opaque! {
-    HsaEvent HsaEventDescriptor HsaQueueResource HsaQueueInfo HsaDbgWaveMessage HsaCounter HsaCounterProperties
-    HsaPmcTraceRoot HsaPcSamplingInfo HsaAMDGPUDevice kfd_ioctl_dbg_trap_args
+    HsaDbgWaveMessage HsaCounter HsaCounterProperties
+    HsaPmcTraceRoot HsaAMDGPUDevice kfd_ioctl_dbg_trap_args
 }
 
 /// A libdrm device.

@@ -126,9 +126,9 @@ plain! {
     fn hsaKmtCloseSecondaryKFDCtx(context: *const c_void);
     fn hsaKmtGetVersion(version: Place<HsaVersionInfo>);
     fn hsaKmtSetMemoryPolicy(node: u32, policy: u32, alternate: u32, address: usize, size: u64);
-    fn hsaKmtDestroyEvent(event: usize);
+    fn hsaKmtDestroyEvent(event: Place<HsaEvent>);
     fn hsaKmtDestroyQueue(queue: u64);
-    fn hsaKmtGetQueueInfo(queue: u64, info: usize);
+    fn hsaKmtGetQueueInfo(queue: u64, info: Place<HsaQueueInfo>);
     fn hsaKmtProcessVMRead(pid: u32, local: usize, count: u64, remote: usize, remotes: u64, copied: usize);
 }
 

@@ -1,44 +1,44 @@
 //! The simulated machine inside this process: [`EmbeddedMachine`], and [`EmbeddedDriver`], one opened KFD on it.
 //!
 //! ```text
-//! manager (hsakmt-core) -> EmbeddedDriver -+-> space  (addresses: real mmaps, or only numbers)
-//!                                          +-> World  (the ioctls, as bytes, behind one mutex)
+//! manager (hsakmt-core) -> KfdDriver -+-> EmbeddedSpace        (addresses: real mmaps, or only numbers)
+//!                                     +-> Device -> EmbeddedKfd -> World  (the ioctls, as bytes, behind one mutex)
 //! ```
-//! What comes in are the memory manager's verbs; each becomes the bytes of the ioctl that the real driver would make,
-//! and the same state machine as behind the supervisor answers them. With [`Space::Host`] buffers have real, shared
+//! The driver is the real one, and so are its structs and arrays; only the transport under its [`Device`] is another. The
+//! same state machine as behind the supervisor answers. With [`Space::Host`] buffers have real, shared
 //! memory; with [`Space::Virtual`] addresses are only numbers, so that a bench or a property test can have 100,000
 //! objects. Several drivers on one machine are several processes to it: handles, IPC names and dmabufs behave so.
 //!
-//! [`EmbeddedDriver::time_inside`] is the time spent here, for benches that want to know what the rest costs.
+//! `time_inside` of an [`EmbeddedDriver`] is the time spent here, for benches that want to know what the rest costs.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use hsakmt_core::driver::Errno;
 use hsakmt_core::node::GpuId;
-use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use super::description::Machine;
+use super::description::{Gpu, Machine};
 pub use super::machine::KernelObject;
-use super::machine::{Answer, Faults, MemoryId, ProcessId, SvmMode, World};
+use super::machine::bus::{Place, Poke};
+use super::machine::{Faults, MemoryId, SvmMode, World};
 use super::memfd::{self, DeviceFile};
 use super::sysfs::Tree;
-use crate::device::TileConfig;
-use crate::opcode::Command;
+use crate::device::{Device, RenderNode};
+use crate::driver::KfdDriver;
 use crate::topology::{GpuFacts, Sources, Topology, TopologyError};
-use crate::uapi::{self, GetAvailableMemoryArgs, GetClockCountersArgs, GetVersionArgs, SetXnackModeArgs};
 
-mod driver;
 mod here;
+mod kfd;
 mod space;
 
 #[cfg(test)]
+mod event_tests;
+#[cfg(test)]
 mod tests;
 
-use here::Here;
-use space::AddressSpace;
+pub use kfd::EmbeddedKfd;
+pub use space::EmbeddedSpace;
 
 /// What addresses are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -57,12 +57,16 @@ struct Shared {
     renders: Vec<OwnedFd>,
     /// What has been read of it since [`EmbeddedMachine::show`], without and with the SVM API.
     topologies: [Option<Topology>; 2],
+    /// [`World::event_changes`] when the threads that wait for events were last woken.
+    events_seen: u64,
 }
 
 /// A machine in this process. A forked child makes one of its own: what it inherits shows the parent's memory.
 #[derive(Clone, Debug)]
 pub struct EmbeddedMachine {
     shared: Arc<Mutex<Shared>>,
+    /// Notified, under the lock, when an event was set or destroyed.
+    events: Arc<Condvar>,
     space: Space,
 }
 
@@ -72,7 +76,8 @@ impl EmbeddedMachine {
         let world = World::new(machine, svm, Faults::default());
         let node = |gpu| memfd::create(world.nonce(), DeviceFile::Render(gpu), memfd::DEVICE_BYTES);
         let renders = (0..world.machine().gpus.len()).map(node).collect::<Result<Vec<_>, _>>().map_err(errno)?;
-        Ok(EmbeddedMachine { shared: Arc::new(Mutex::new(Shared { world, renders, topologies: [None, None] })), space })
+        let shared = Shared { world, renders, topologies: [None, None], events_seen: 0 };
+        Ok(EmbeddedMachine { shared: Arc::new(Mutex::new(shared)), events: Arc::new(Condvar::new()), space })
     }
 
     /// A preset with real addresses, as [`Machine::preset`] names them.
@@ -86,23 +91,44 @@ impl EmbeddedMachine {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A process opens KFD.
+    /// Wakes the threads that wait for events if an event changed.
+    fn wake_waits(&self, shared: &mut Shared) {
+        if std::mem::replace(&mut shared.events_seen, shared.world.event_changes) != shared.world.event_changes {
+            self.events.notify_all();
+        }
+    }
+
+    /// Sleeps without the lock until an event may have changed, or the deadline.
+    fn sleep<'a>(&self, shared: MutexGuard<'a, Shared>, deadline: Option<Instant>) -> MutexGuard<'a, Shared> {
+        match deadline {
+            None => self.events.wait(shared).unwrap_or_else(PoisonError::into_inner),
+            Some(deadline) => {
+                let left = deadline.saturating_duration_since(Instant::now());
+                self.events.wait_timeout(shared, left).unwrap_or_else(PoisonError::into_inner).0
+            }
+        }
+    }
+
+    /// A process opens KFD, with the render nodes of all GPUs.
     pub fn open(&self) -> Result<EmbeddedDriver, Errno> {
+        let kfd = self.open_kfd()?;
+        let shared = self.lock();
+        let gpus = shared.world.machine().gpus.iter().enumerate();
+        let render = |(index, gpu): (usize, &Gpu)| shared.render(index).map(|render| (gpu.gpu_id, render));
+        let renders = gpus.map(render).collect::<Result<_, _>>();
+        drop(shared);
+        Ok(KfdDriver::with_renders(Device::over(kfd), renders?))
+    }
+
+    /// A process opens KFD alone.
+    pub fn open_kfd(&self) -> Result<EmbeddedKfd, Errno> {
         let mut shared = self.lock();
         if let Some(error) = shared.world.faults.strike("open") {
             return Err(error);
         }
-        let kfd = memfd::create(shared.world.nonce(), DeviceFile::Kfd(0), memfd::DEVICE_BYTES).map_err(errno)?;
-        let renders = shared.renders.iter().map(OwnedFd::try_clone).collect::<Result<_, _>>();
-        Ok(EmbeddedDriver {
-            machine: self.clone(),
-            process: AtomicU64::new(shared.world.open().0),
-            nonce: shared.world.nonce(),
-            kfd,
-            renders: renders.map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EMFILE)))?,
-            space: AddressSpace::new(self.space),
-            inside: AtomicU64::new(0),
-        })
+        let nonce = shared.world.nonce();
+        let file = memfd::create(nonce, DeviceFile::Kfd(0), memfd::DEVICE_BYTES).map_err(errno)?;
+        Ok(EmbeddedKfd::new(self.clone(), shared.world.open(), nonce, file))
     }
 
     /// What the machine looks like, read once from the same files that a supervised program finds (a temporary
@@ -165,135 +191,50 @@ impl EmbeddedMachine {
     }
 }
 
-/// One opened KFD on an [`EmbeddedMachine`].
-#[derive(Debug)]
-pub struct EmbeddedDriver {
-    machine: EmbeddedMachine,
-    process: AtomicU64,
-    nonce: u64,
-    kfd: OwnedFd,
-    renders: Vec<OwnedFd>,
-    space: AddressSpace,
-    /// Nanoseconds. Relaxed: a statistic, read by the thread that made the calls.
-    inside: AtomicU64,
-}
+/// The memory manager's driver on an [`EmbeddedMachine`]: the one that runs on a GPU, over another transport.
+pub type EmbeddedDriver = KfdDriver<EmbeddedKfd>;
 
 impl EmbeddedDriver {
     /// The machine it runs on.
     pub fn machine(&self) -> &EmbeddedMachine {
-        &self.machine
+        self.device().transport().machine()
     }
 
-    /// The interface's version: major, minor.
-    pub fn version(&self) -> Result<(u32, u32), Errno> {
-        let mut args = GetVersionArgs::default();
-        self.ioctl(Command::GetVersion, &mut args, &mut Here::new(self))?;
-        Ok((args.major_version, args.minor_version))
-    }
-
-    /// Bytes of VRAM that could be allocated.
-    pub fn available_memory(&self, gpu: GpuId) -> Result<u64, Errno> {
-        let mut args = GetAvailableMemoryArgs { gpu_id: gpu.0, ..Default::default() };
-        self.ioctl(Command::AvailableMemory, &mut args, &mut Here::new(self))?;
-        Ok(args.available)
-    }
-
-    /// How textures are tiled: fills both arrays from the front.
-    pub fn tile_config(&self, gpu: GpuId, tiles: &mut [u32], macro_tiles: &mut [u32]) -> Result<TileConfig, Errno> {
-        let mut args = TileConfig::request(gpu, tiles, macro_tiles);
-        self.ioctl(Command::GetTileConfig, &mut args, &mut Here::new(self))?;
-        Ok(TileConfig::answer(&args, tiles, macro_tiles))
-    }
-
-    /// The clocks of a GPU and of the host at one moment.
-    pub fn clock_counters(&self, gpu: GpuId) -> Result<GetClockCountersArgs, Errno> {
-        let mut args = GetClockCountersArgs { gpu_id: gpu.0, ..Default::default() };
-        self.ioctl(Command::GetClockCounters, &mut args, &mut Here::new(self))?;
-        Ok(args)
-    }
-
-    /// Sets the XNACK mode, or with a negative one asks; the answer is the mode.
-    pub fn xnack_mode(&self, mode: i32) -> Result<i32, Errno> {
-        let mut args = SetXnackModeArgs { xnack_enabled: mode };
-        self.ioctl(Command::SetXnackMode, &mut args, &mut Here::new(self))?;
-        Ok(args.xnack_enabled)
-    }
-
-    /// Becomes a kernel process of its own (a secondary context).
-    pub fn create_process(&self) -> Result<(), Errno> {
-        self.ioctl(Command::CreateProcess, &mut (), &mut Here::new(self))
-    }
-
-    /// The descriptors it holds: what a forked child inherits and must close.
-    pub fn fds(&self) -> Vec<RawFd> {
-        std::iter::once(&self.kfd).chain(&self.renders).map(AsRawFd::as_raw_fd).collect()
-    }
-
-    /// Time spent in this driver since it was opened.
+    /// Time spent in the machine and in the address space since it was opened.
     pub fn time_inside(&self) -> Duration {
-        Duration::from_nanos(self.inside.load(Ordering::Relaxed))
+        self.device().transport().time_inside() + self.space().time_inside()
     }
 
     /// The buffer objects the simulated kernel holds for this process, by handle.
     pub fn kernel_objects(&self) -> Vec<KernelObject> {
-        self.machine.lock().world.objects(self.id())
-    }
-
-    fn id(&self) -> ProcessId {
-        ProcessId(self.process.load(Ordering::Relaxed))
-    }
-
-    /// Runs `work` on the clock.
-    fn timed<R>(&self, work: impl FnOnce() -> R) -> R {
-        let start = Instant::now();
-        let result = work();
-        self.add_time(start);
-        result
-    }
-
-    fn add_time(&self, start: Instant) {
-        self.inside.fetch_add(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
-    }
-
-    /// One ioctl, with the arrays its argument points to in `here`.
-    fn ioctl<T>(&self, command: Command, args: &mut T, here: &mut Here<'_>) -> Result<(), Errno>
-    where
-        T: FromBytes + IntoBytes + Immutable,
-    {
-        let mut bytes = args.as_bytes().to_vec();
-        let result = self.ioctl_bytes(command, &mut bytes, here);
-        *args = uapi::from_caller(&bytes);
-        result
-    }
-
-    fn ioctl_bytes(&self, command: Command, bytes: &mut [u8], here: &mut Here<'_>) -> Result<(), Errno> {
-        self.timed(|| {
-            let mut shared = self.machine.lock();
-            let answer = shared.world.command(self.id(), command, bytes, here);
-            shared.drop_pages();
-            match answer {
-                Answer::Done(result) => result,
-                Answer::Rebind(process) => {
-                    shared.world.close(self.id());
-                    self.process.store(process.0, Ordering::Relaxed);
-                    Ok(())
-                }
-                // Only WAIT_EVENTS sleeps, and no verb is one.
-                Answer::Sleep(_) => Err(Errno(libc::EAGAIN)),
-            }
-        })
-    }
-}
-
-impl Drop for EmbeddedDriver {
-    fn drop(&mut self) {
-        let mut shared = self.machine.lock();
-        shared.world.close(self.id());
-        shared.drop_pages();
+        self.machine().lock().world.objects(self.device().transport().process())
     }
 }
 
 impl Shared {
+    /// The render node of the n-th GPU, opened once more.
+    fn render(&self, index: usize) -> Result<RenderNode, Errno> {
+        let file = self.renders.get(index).ok_or(Errno(libc::ENOENT))?;
+        let file = file.try_clone().map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EMFILE)))?;
+        // SAFETY: a memfd has no ioctl: it answers each with an error.
+        Ok(unsafe { RenderNode::from_fd(file) })
+    }
+
+    /// Writes what an ioctl of the process with this KFD leads to.
+    fn poke(&mut self, kfd: BorrowedFd<'_>) {
+        for Poke { place, bytes } in self.world.take_pokes() {
+            let (file, offset) = match place {
+                Place::Device { gpu, offset } => (self.renders.get(gpu).map(AsFd::as_fd), offset),
+                Place::Kfd(offset) => (Some(kfd), offset),
+                Place::Host(_) => (None, 0),
+            };
+            let written = file.and_then(|file| rustix::io::pwrite(file, &bytes, offset).ok());
+            if written != Some(bytes.len()) {
+                log::warn!("{place:?} cannot be written");
+            }
+        }
+    }
+
     /// Gives the pages of freed memory back to the host.
     fn drop_pages(&mut self) {
         for (gpu, offset, size) in self.world.take_freed() {

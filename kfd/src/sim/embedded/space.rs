@@ -4,27 +4,118 @@
 //! the order in which Linux gives out addresses, so that objects lie as they would.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use hsakmt_core::address::Bounds;
-use hsakmt_core::driver::{Errno, VaRequest};
+use hsakmt_core::driver::{Errno, HostRange, VaRequest};
+use hsakmt_core::flags::MemFlags;
 
-use super::Space;
-use crate::host::HostSpace;
+use super::{EmbeddedMachine, Space};
+use crate::host::{AddressSpace, HostSpace, Shown};
+
+/// The addresses of one opened KFD, with the faults of the machine: `reserve`, and `mmap` for whatever is shown at reserved
+/// addresses and for host memory.
+#[derive(Debug)]
+pub struct EmbeddedSpace {
+    machine: EmbeddedMachine,
+    addresses: Addresses,
+    inside: Duration,
+}
 
 /// Where addresses come from.
 #[derive(Debug)]
-pub(super) enum AddressSpace {
+enum Addresses {
     /// This process.
     Host(HostSpace),
     /// Nowhere.
     Virtual(Numbers),
 }
 
-impl AddressSpace {
-    pub(super) fn new(space: Space) -> AddressSpace {
-        match space {
-            Space::Host => AddressSpace::Host(HostSpace::new()),
-            Space::Virtual => AddressSpace::Virtual(Numbers::new()),
+impl EmbeddedSpace {
+    pub(super) fn new(machine: EmbeddedMachine) -> EmbeddedSpace {
+        let addresses = match machine.space {
+            Space::Host => Addresses::Host(HostSpace::new()),
+            Space::Virtual => Addresses::Virtual(Numbers::new()),
+        };
+        EmbeddedSpace { machine, addresses, inside: Duration::ZERO }
+    }
+
+    /// Time spent here.
+    pub(super) fn time_inside(&self) -> Duration {
+        self.inside
+    }
+
+    /// The error that a step is to fail with.
+    fn strike(&self, verb: &str) -> Result<(), Errno> {
+        self.machine.faults(|faults| faults.strike(verb)).map_or(Ok(()), Err)
+    }
+
+    /// Runs `work` on the clock.
+    fn timed<R>(&mut self, work: impl FnOnce(&mut EmbeddedSpace) -> R) -> R {
+        let start = Instant::now();
+        let result = work(self);
+        self.inside += start.elapsed();
+        result
+    }
+}
+
+impl AddressSpace for EmbeddedSpace {
+    fn reserve(&mut self, request: VaRequest) -> Result<usize, Errno> {
+        self.timed(|space| {
+            space.strike("reserve")?;
+            match &mut space.addresses {
+                Addresses::Host(host) => host.reserve(request),
+                Addresses::Virtual(numbers) => numbers.reserve(request),
+            }
+        })
+    }
+
+    fn last_used(&self, range: Bounds) -> Option<usize> {
+        match &self.addresses {
+            Addresses::Host(host) => host.last_used(range),
+            Addresses::Virtual(numbers) => numbers.last_used(range),
+        }
+    }
+
+    unsafe fn release(&mut self, address: usize, size: usize) {
+        self.timed(|space| match &mut space.addresses {
+            // SAFETY: the caller's promise.
+            Addresses::Host(host) => unsafe { host.release(address, size) },
+            Addresses::Virtual(numbers) => numbers.release(address, size),
+        })
+    }
+
+    unsafe fn show(&mut self, address: usize, size: usize, what: Shown<'_>) -> Result<(), Errno> {
+        self.timed(|space| {
+            space.strike("mmap")?;
+            match &mut space.addresses {
+                // SAFETY: the caller's promise.
+                Addresses::Host(host) => unsafe { host.show(address, size, what) },
+                Addresses::Virtual(_) => Ok(()),
+            }
+        })
+    }
+
+    fn alloc(&mut self, size: usize, align: usize, flags: MemFlags) -> Result<usize, Errno> {
+        self.timed(|space| {
+            space.strike("mmap")?;
+            match &mut space.addresses {
+                Addresses::Host(host) => host.alloc(size, align, flags),
+                Addresses::Virtual(numbers) => {
+                    let bounds = Bounds::new(0, usize::MAX);
+                    numbers.reserve(VaRequest { size, align: align.max(PAGE), guard: 0, fixed: None, bounds })
+                }
+            }
+        })
+    }
+
+    fn has_memory(&self) -> bool {
+        matches!(self.addresses, Addresses::Host(_))
+    }
+
+    fn touch(&self, range: HostRange<'_>) {
+        if let Addresses::Host(host) = &self.addresses {
+            host.touch(range)
         }
     }
 }
@@ -35,7 +126,7 @@ const TOP: usize = 1 << 47;
 
 /// The free ranges: start -> end.
 #[derive(Debug)]
-pub(super) struct Numbers(BTreeMap<usize, usize>);
+struct Numbers(BTreeMap<usize, usize>);
 
 impl Numbers {
     fn new() -> Numbers {
@@ -43,7 +134,7 @@ impl Numbers {
     }
 
     /// Finds and takes a free range.
-    pub(super) fn reserve(&mut self, request: VaRequest) -> Result<usize, Errno> {
+    fn reserve(&mut self, request: VaRequest) -> Result<usize, Errno> {
         let VaRequest { size, align, guard, fixed, bounds } = request;
         if size == 0
             || !size.is_multiple_of(PAGE)
@@ -75,7 +166,7 @@ impl Numbers {
     }
 
     /// The last address of the highest used stretch that reaches into `range`.
-    pub(super) fn last_used(&self, range: Bounds) -> Option<usize> {
+    fn last_used(&self, range: Bounds) -> Option<usize> {
         let beyond = self.0.range(..=range.limit).next_back();
         let last = match beyond {
             // The range ends in a free stretch: the one before it.
@@ -98,7 +189,7 @@ impl Numbers {
     }
 
     /// Gives a range back; it grows together with free neighbours.
-    pub(super) fn release(&mut self, address: usize, size: usize) {
+    fn release(&mut self, address: usize, size: usize) {
         let (mut start, mut end) = (address, address.saturating_add(size));
         while let Some((&free, &free_end)) =
             self.0.range(..=end).next_back().filter(|(_, free_end)| **free_end >= start)

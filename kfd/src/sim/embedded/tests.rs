@@ -1,5 +1,7 @@
 //! The embedded machine as a driver: every verb, two processes on one machine, faults, and real memory.
 
+use std::os::fd::{AsFd, BorrowedFd};
+
 use hsakmt_core::address::Bounds;
 use hsakmt_core::driver::{
     BoRequest, DmabufFd, Driver, Errno, Handle, HostMap, HostRange, Partial, ProcessApertures, VaRequest,
@@ -7,11 +9,19 @@ use hsakmt_core::driver::{
 use hsakmt_core::flags::{IocFlags, MemFlags};
 use hsakmt_core::node::GpuId;
 
-use super::{EmbeddedDriver, EmbeddedMachine, Space};
+use rustix::ioctl::Opcode;
+
+use super::{EmbeddedDriver, EmbeddedKfd, EmbeddedMachine, EmbeddedSpace, Space};
+use crate::device::{Args, Arrays, Device, RenderNode, Transport};
+use crate::driver::KfdDriver;
+use crate::opcode;
 use crate::sim::description::Machine;
 use crate::sim::machine::SvmMode;
+use crate::topology::{Node, Topology, TopologyError};
+use crate::uapi::MapMemoryToGpuArgs;
 
 const PAGE: usize = 4096;
+const ALL: Bounds = Bounds::new(0, usize::MAX);
 
 fn machine(space: Space) -> EmbeddedMachine {
     EmbeddedMachine::new(Machine::preset("gfx90a", None).unwrap(), SvmMode::Machine, space).unwrap()
@@ -97,16 +107,16 @@ fn two_processes_share_bytes_by_name_and_by_dmabuf() {
     assert_eq!(two.ipc_import(share, gpu, 0).err(), Some(Errno::INVAL));
 
     let bo = vram(&mut two, gpu, there, PAGE);
-    let before = two.available_memory(gpu).unwrap();
+    let before = two.device().available_memory(gpu).unwrap();
     let fd = two.dmabuf_export(bo.handle).unwrap();
     let info = two.dmabuf_info(lent(fd), &mut [0; 64]).unwrap();
     assert_eq!((info.size, info.gpu, info.metadata_size), (PAGE as u64, gpu, 0));
     let again = two.dmabuf_import(lent(fd), gpu, 0).unwrap();
     two.free(bo.handle).unwrap();
     two.free(again).unwrap();
-    assert_eq!(two.available_memory(gpu), Ok(before), "the open dmabuf still holds the memory");
+    assert_eq!(two.device().available_memory(gpu), Ok(before), "the open dmabuf still holds the memory");
     close(fd);
-    assert!(two.available_memory(gpu).unwrap() > before);
+    assert!(two.device().available_memory(gpu).unwrap() > before);
     release(&mut two, there);
 }
 
@@ -157,8 +167,8 @@ fn a_secondary_context_has_its_own_objects_and_no_userptrs() {
     let machine = machine(Space::Host);
     let (mut driver, [gpu, _]) = process(&machine);
     let bo = vram(&mut driver, gpu, 0x100_0000, PAGE);
-    driver.create_process().unwrap();
-    assert_eq!(driver.create_process(), Err(Errno::INVAL));
+    driver.device().create_process().unwrap();
+    assert_eq!(driver.device().create_process(), Err(Errno::INVAL));
     assert_eq!(driver.free(bo.handle), Err(Errno::INVAL));
     driver.acquire_vm(gpu).unwrap();
     let page = reserve(&mut driver, PAGE) as u64;
@@ -166,6 +176,141 @@ fn a_secondary_context_has_its_own_objects_and_no_userptrs() {
         BoRequest { gpu, va: page, size: 1, flags: IocFlags::USERPTR, user: Some(range(page as usize, PAGE)) };
     assert_eq!(driver.alloc(request).err(), Some(Errno(libc::EOPNOTSUPP)));
     release(&mut driver, page as usize);
+}
+
+#[test]
+fn what_is_no_range_is_empty() {
+    let mut described = Machine::preset("gfx90a", None).unwrap();
+    (described.gpus[0].lds.base, described.gpus[0].lds.limit) = (1 << 48, 1 << 48);
+    (described.gpus[0].scratch.base, described.gpus[0].scratch.limit) = (2, 1);
+    let machine = EmbeddedMachine::new(described, SvmMode::Machine, Space::Virtual).unwrap();
+    let none = ProcessApertures { gpu: GpuId::NONE, lds: ALL, scratch: ALL, gpuvm: ALL };
+    let mut apertures = [none; 4];
+    assert_eq!(machine.open().unwrap().process_apertures(&mut apertures), Ok(2));
+    assert_eq!((apertures[0].lds, apertures[0].scratch), (Bounds::EMPTY, Bounds::EMPTY));
+    assert!(!apertures[0].gpuvm.is_empty() && !apertures[1].lds.is_empty());
+}
+
+#[test]
+fn long_lists_of_gpus_are_several_calls() {
+    let machine = machine(Space::Virtual);
+    let (mut driver, [gpu, _]) = process(&machine);
+    let va = reserve(&mut driver, PAGE);
+    let bo = vram(&mut driver, gpu, va, PAGE);
+    let many = [gpu; 150];
+    let calls = |machine: &EmbeddedMachine| machine.faults(|faults| faults.calls("map"));
+    assert_eq!((driver.map(bo.handle, &many), calls(&machine)), (Ok(()), 3), "64 at a time");
+    machine.faults(|faults| faults.stop_after("map", 2, 5));
+    assert_eq!(driver.map(bo.handle, &many), Err(Partial { errno: Errno::NOMEM, done: 69 }));
+}
+
+#[test]
+fn interrupted_calls_are_made_again() {
+    let machine = machine(Space::Virtual);
+    let (mut driver, [gpu, _]) = process(&machine);
+    machine.faults(|faults| faults.fail("alloc", 1, Errno(libc::EINTR)));
+    machine.faults(|faults| faults.fail("alloc", 2, Errno(libc::EAGAIN)));
+    let va = reserve(&mut driver, PAGE);
+    vram(&mut driver, gpu, va, PAGE);
+    assert_eq!(machine.faults(|faults| faults.calls("alloc")), 3);
+}
+
+/// A kernel that claims to have done more GPUs than it was given.
+#[derive(Debug)]
+struct Boasting(EmbeddedKfd);
+
+impl AsFd for Boasting {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+// SAFETY: it answers what the simulated machine answers, but for a number in the struct.
+unsafe impl Transport for Boasting {
+    type Space = EmbeddedSpace;
+
+    unsafe fn get<const OPCODE: Opcode, T: Args>(&self) -> Result<T, Errno> {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.get::<OPCODE, T>() }
+    }
+
+    unsafe fn set<const OPCODE: Opcode, T: Args>(&self, args: T) -> Result<(), Errno> {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.set::<OPCODE, T>(args) }
+    }
+
+    unsafe fn update<const OPCODE: Opcode, T: Args>(&self, args: &mut T, arrays: &Arrays<'_>) -> Result<(), Errno> {
+        // SAFETY: the caller's promise.
+        let result = unsafe { self.0.update::<OPCODE, T>(args, arrays) };
+        if matches!(OPCODE, opcode::MAP_MEMORY_TO_GPU | opcode::UNMAP_MEMORY_FROM_GPU) {
+            let at = std::mem::offset_of!(MapMemoryToGpuArgs, n_success);
+            args.as_mut_bytes()[at..at + 4].copy_from_slice(&1000u32.to_ne_bytes());
+        }
+        result
+    }
+
+    unsafe fn update_counted<const OPCODE: Opcode, T: Args>(
+        &self,
+        args: &mut T,
+        arrays: &Arrays<'_>,
+    ) -> Result<u32, Errno> {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.update_counted::<OPCODE, T>(args, arrays) }
+    }
+
+    unsafe fn command<const OPCODE: Opcode>(&self) -> Result<(), Errno> {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.command::<OPCODE>() }
+    }
+
+    unsafe fn update_sized(&self, request: Opcode, args: &mut [u8]) -> Result<(), Errno> {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.update_sized(request, args) }
+    }
+
+    fn open_render(&self, minor: u32) -> Result<RenderNode, Errno> {
+        self.0.open_render(minor)
+    }
+
+    fn topology(&self, svm_api: bool) -> Result<Topology, TopologyError> {
+        self.0.topology(svm_api)
+    }
+
+    fn space(&self) -> EmbeddedSpace {
+        self.0.space()
+    }
+}
+
+#[test]
+fn no_more_gpus_are_done_than_were_given() {
+    let machine = machine(Space::Virtual);
+    let boasting = Boasting(machine.open_kfd().unwrap());
+    let topology = machine.topology(true).unwrap();
+    let mut driver = KfdDriver::new(Device::over(boasting), &topology).unwrap();
+    let gpus: Vec<GpuId> = topology.nodes.iter().map(|node| node.gpu()).filter(|gpu| *gpu != GpuId::NONE).collect();
+    gpus.iter().for_each(|gpu| driver.acquire_vm(*gpu).unwrap());
+    let flags = IocFlags::VRAM | IocFlags::WRITABLE;
+    let bo = driver.alloc(BoRequest { gpu: gpus[0], va: 1 << 32, size: PAGE as u64, flags, user: None }).unwrap();
+    let wrong = [gpus[0], GpuId(1), gpus[1]];
+    assert_eq!(driver.map(bo.handle, &wrong), Err(Partial { errno: Errno::INVAL, done: 3 }));
+    assert_eq!(driver.unmap(bo.handle, &wrong), Err(Partial { errno: Errno::INVAL, done: 3 }));
+}
+
+#[test]
+fn render_nodes_are_opened_by_their_minors() {
+    let machine = machine(Space::Host);
+    let topology = machine.topology(true).unwrap();
+    let device = || Device::over(machine.open_kfd().unwrap());
+    let mut driver = KfdDriver::new(device(), &topology).unwrap();
+    assert_eq!(driver.raw_fds().len(), 3);
+    driver.keep_gpus(&Topology::default());
+    assert_eq!(driver.raw_fds().len(), 1);
+    machine.faults(|faults| faults.fail("open", 2, Errno(libc::EMFILE)));
+    assert_eq!(driver.add_gpus(&topology).map_err(|error| error.errno), Err(Errno(libc::EMFILE)));
+    assert_eq!(driver.raw_fds().len(), 1, "one that fails adds none");
+    assert_eq!(driver.add_gpus(&topology), Ok(()));
+    let wrong = Topology { nodes: vec![Node { gpu_id: 7, drm_render_minor: 200, ..Node::default() }], ..topology };
+    assert_eq!(driver.add_gpus(&wrong).map_err(|error| error.errno), Err(Errno(libc::ENOENT)));
 }
 
 #[test]
@@ -179,5 +324,5 @@ fn the_topology_is_the_machines() {
         assert_eq!(gpu.svm_api(), preset == "gfx942");
     }
     assert_eq!(EmbeddedMachine::preset("none").unwrap().topology(true).unwrap().nodes.len(), 1);
-    assert_eq!(machine(Space::Virtual).open().unwrap().version(), Ok((1, 14)));
+    assert_eq!(machine(Space::Virtual).open().unwrap().device().version(), Ok((1, 14)));
 }

@@ -105,14 +105,20 @@ fn tiling(channel: Channel, node: u32, input: &mut Input<'_>) -> Said {
     ("GetTileConfig", said)
 }
 
-/// What is not written, or not done.
+/// What is refused here: other machines' policies, no event, queues that are none, what is not done.
 pub(super) fn refused(channel: Channel, input: &mut Input<'_>) -> Said {
     let (at, many) = (input.hostile(), input.word());
     let said = match input.below(9) {
-        0 => entries::hsaKmtSetMemoryPolicy(node(input), many as u32, 7, at, many),
-        1 => entries::hsaKmtDestroyEvent(at),
-        2 => entries::hsaKmtDestroyQueue(many),
-        3 => entries::hsaKmtGetQueueInfo(many, at),
+        0 => return failed("SetMemoryPolicy", entries::hsaKmtSetMemoryPolicy(node(input), many as u32, 7, at, many)),
+        1 => return failed("DestroyEvent", entries::hsaKmtDestroyEvent(Place::null())),
+        2 => return failed("DestroyQueue", entries::hsaKmtDestroyQueue(many)),
+        3 => {
+            let mut room = Room::new::<HsaQueueInfo>(1, input.below(8));
+            let place = if input.once_in(4) { Place::null() } else { room.place() };
+            let said = entries::hsaKmtGetQueueInfo(many, place);
+            room.check("GetQueueInfo");
+            return failed("GetQueueInfo", said);
+        }
         4 => entries::hsaKmtProcessVMRead(many as u32, at, many, at, many, at),
         5 => return ("ReplaceAsanHeaderPage", entries::replace_header(channel, at)),
         6 => return ("ReturnAsanHeaderPage", entries::return_header(channel, at)),
@@ -125,5 +131,11 @@ pub(super) fn refused(channel: Channel, input: &mut Input<'_>) -> Said {
         }
     };
     assert_eq!(said, Status::NotImplemented as u32);
-    ("an entry that is not written", said)
+    ("an entry that is not done", said)
+}
+
+/// A call that can only fail.
+fn failed(name: &'static str, said: u32) -> Said {
+    assert_ne!(said, Status::Success as u32, "{name}");
+    (name, said)
 }
