@@ -41,9 +41,11 @@ fn the_library_exports_the_names_in_the_tables_and_nothing_else() {
 }
 
 #[test]
-fn the_older_library_exports_the_older_names_too() {
-    let want = versioned(names().into_iter().chain(exports("exports-5.2.3.txt")));
-    assert_eq!(exported(&prefix_of(Abi::Of5_2_3)), want);
+fn the_older_libraries_export_the_older_names_too() {
+    for (abi, table) in [(Abi::Of6_2_4, "exports-6.2.4.txt"), (Abi::Of5_2_3, "exports-5.2.3.txt")] {
+        let want = versioned(names().into_iter().chain(exports(table)));
+        assert_eq!(exported(&prefix_of(abi)), want, "{table}");
+    }
 }
 
 #[test]
@@ -90,6 +92,18 @@ fn a_c_program_of_the_older_layout_finds_the_headers_where_debian_has_them() {
 }
 
 #[test]
+fn a_c_program_of_the_6_2_4_layout_gets_its_headers() {
+    let (prefix, folder) = (prefix_of(Abi::Of6_2_4), tempfile::tempdir().unwrap());
+    let program = folder.path().join("older.c");
+    let text = "#include <hsakmt/hsakmt.h>\n_Static_assert(sizeof(HsaNodeProperties) == 356, \"\");\n\
+                int main(void) { HsaNodeProperties node; node.NumXcc = 1; return hsaKmtGetNodeProperties(0, &node) != 20; }\n";
+    fs::write(&program, text).unwrap();
+    let binary = folder.path().join("older");
+    build(&prefix, Link::Shared, &[&program], &binary);
+    succeed(&mut Command::new(binary));
+}
+
+#[test]
 fn two_rust_archives_in_one_program_do_not_collide() {
     let folder = tempfile::tempdir().unwrap();
     let archive = folder.path().join("libbeside.a");
@@ -115,7 +129,7 @@ fn the_installer_teaches_and_names_the_fix() {
     let refused = [
         (vec![], "--prefix DIR"),
         (vec!["--prefix"], "needs a value"),
-        (vec!["--prefix", "/x", "--abi", "6"], "choose 2025-08 or 5.2.3"),
+        (vec!["--prefix", "/x", "--abi", "6"], "choose 2025-08, 6.2.4 or 5.2.3"),
         (vec!["--colour"], "--help"),
     ];
     for (arguments, word) in refused {

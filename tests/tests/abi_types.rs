@@ -9,9 +9,18 @@ use hsakmt::status::Status;
 use hsakmt_tests::install::workspace;
 use hsakmt_tests::layout::{Extent, exports, table};
 
+/// The table of the binary interface that this is built with (the features of this package).
+const TYPES: &str = if cfg!(feature = "abi-5-2-3") {
+    "hsakmttypes-5.2.3.tsv"
+} else if cfg!(feature = "abi-6-2-4") {
+    "hsakmttypes-6.2.4.tsv"
+} else {
+    "hsakmttypes-2025-08.tsv"
+};
+
 #[test]
 fn the_rust_structs_are_the_tables() {
-    let mut structs = table("hsakmttypes-2025-08.tsv").structs;
+    let mut structs = table(TYPES).structs;
     structs.extend(table("hsakmttypes-cache.tsv").structs);
     for &(name, size, fields) in LAYOUTS {
         let want = structs.iter().find(|want| want.name == name).unwrap_or_else(|| panic!("{name} is in no table"));
@@ -37,7 +46,7 @@ fn the_rust_structs_are_the_tables() {
 
 #[test]
 fn the_statuses_are_the_table() {
-    let enumerators = table("hsakmttypes-2025-08.tsv").enumerators;
+    let enumerators = table(TYPES).enumerators;
     let want: Vec<(String, i64)> =
         enumerators.into_iter().filter(|(name, _)| name.starts_with("HSAKMT_STATUS")).collect();
     let ours: Vec<(String, i64)> =

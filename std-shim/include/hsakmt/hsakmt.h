@@ -184,7 +184,7 @@ HSAKMT_STATUS HSAKMTAPI hsaKmtDbgGetQueueData(void **data, HSAuint32 *n_entries,
                                               bool suspend_queues);
 HSAKMT_STATUS HSAKMTAPI hsaKmtDebugTrapIoctl(struct kfd_ioctl_dbg_trap_args *arg, HSA_QUEUEID *Queues,
                                              HSAuint64 *DebugReturn);
-#if HSAKMT_ABI < 202508
+#if HSAKMT_ABI < 60204
 HSAKMT_STATUS HSAKMTAPI hsaKmtGetKernelDebugTrapVersionInfo(HSAuint32 *Major, HSAuint32 *Minor);
 #endif
 
