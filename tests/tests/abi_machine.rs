@@ -277,3 +277,48 @@ fn every_entry(name: &str, program: &str) {
         }
     }
 }
+
+/// The program's own `dlopen` stands in for the machine's: libdrm as it was, as it is, and none.
+#[test]
+fn a_gpu_has_one_libdrm_handle_from_its_first_caller_to_the_close() {
+    const NAME: &str = "abi_machine::a_gpu_has_one_libdrm_handle_from_its_first_caller_to_the_close";
+    if let Some(reason) = sim::unavailable() {
+        return sim::skip(NAME, &reason);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let binary = folder.path().join("program");
+    let flags = ["-Wall", "-Werror", "-pthread", "-rdynamic", "-Wno-pedantic"];
+    build_with(&prefix(), Link::Shared, &flags, &[&source("libdrm_handle.c")], &binary);
+    let fake = |name: &str, flags: &[&str]| {
+        let library = folder.path().join(name);
+        let mut cc = Command::new("cc");
+        succeed(
+            cc.args(["-shared", "-fPIC", "-Wall", "-Werror"])
+                .args(flags)
+                .arg(source("libdrm_fake.c"))
+                .arg("-o")
+                .arg(&library),
+        );
+        library
+    };
+    let (older, newer) = (fake("older.so", &[]), fake("newer.so", &["-DNEWER"]));
+    for (library, is_newer) in [(Path::new("none"), "0"), (&older, "0"), (&newer, "1")] {
+        succeed(sim::under(&["--svm", "off"], &binary).arg(library).arg(is_newer));
+    }
+}
+
+#[test]
+fn libdrm_takes_the_handle() {
+    const NAME: &str = "abi_machine::libdrm_takes_the_handle";
+    if let Some(reason) = sim::unavailable() {
+        return sim::skip(NAME, &reason);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let binary = folder.path().join("program");
+    build(&prefix(), Link::Shared, &[&source("libdrm_real.c")], &binary);
+    let known = Command::new("sh").args(["-c", "ldconfig -p 2>/dev/null || /sbin/ldconfig -p"]).output().unwrap();
+    if !String::from_utf8_lossy(&known.stdout).contains("libdrm_amdgpu.so.1") {
+        return sim::skip(NAME, "no libdrm-amdgpu1");
+    }
+    succeed(&mut sim::under(&["--svm", "off"], &binary));
+}

@@ -47,7 +47,11 @@ HSAKMT_STATUS HSAKMTAPI hsaKmtGetNodeIoLinkProperties(HSAuint32 NodeId, HSAuint3
                                                       HsaIoLinkProperties *IoLinkProperties);
 HSAKMT_STATUS HSAKMTAPI hsaKmtGetClockCounters(HSAuint32 NodeId, HsaClockCounters *Counters);
 HSAKMT_STATUS HSAKMTAPI hsaKmtGetTileConfig(HSAuint32 NodeId, HsaGpuTileConfig *config);
+/* libdrm's amdgpu_device_handle of a GPU. The library owns it, until the last close. INVALID_HANDLE: no libdrm here, or it
+ * refuses the GPU. */
 HSAKMT_STATUS HSAKMTAPI hsaKmtGetAMDGPUDeviceHandle(HSAuint32 NodeId, HsaAMDGPUDeviceHandle *DeviceHandle);
+/* Whether a model stands in for the hardware: writes false. */
+HSAKMT_STATUS HSAKMTAPI hsaKmtModelEnabled(bool *enable);
 
 /* ---- Pointers -------------------------------------------------------------------------------------------------- */
 
