@@ -10,11 +10,16 @@ use std::process::Command;
 
 use hsakmt_tests::install::{Abi, Link, build, prefix, prefix_of, succeed, workspace};
 use hsakmt_tests::layout::exports;
+use hsakmt_tests::sim;
 
 /// The defined dynamic symbols of the installed library, with their versions.
 fn exported(prefix: &Path) -> BTreeSet<String> {
+    exported_by(&prefix.join("lib/libhsakmt.so.1"))
+}
+
+fn exported_by(library: &Path) -> BTreeSet<String> {
     let mut nm = Command::new("nm");
-    nm.args(["-D", "--defined-only", "--with-symbol-versions"]).arg(prefix.join("lib/libhsakmt.so.1"));
+    nm.args(["-D", "--defined-only", "--with-symbol-versions"]).arg(library);
     let said = succeed(&mut nm);
     let text = String::from_utf8_lossy(&said.stdout).into_owned();
     let names = text.lines().filter_map(|line| line.split_whitespace().last().map(str::to_owned));
@@ -119,6 +124,38 @@ fn run(link: Link, sources: &[&Path]) {
     let binary = folder.path().join("program");
     build(&prefix(), link, sources, &binary);
     succeed(&mut Command::new(binary));
+}
+
+/// As ROCr 7 loads it with `HSA_ENABLE_DTIF=1`: it crashes if one name is missing.
+#[test]
+fn each_name_of_rocrs_loader_is_in_libdtif() {
+    const NAME: &str = "abi_install::each_name_of_rocrs_loader_is_in_libdtif";
+    let library = prefix().join("lib/libdtif.so");
+    let said = succeed(Command::new("readelf").args(["-dW"]).arg(&library));
+    let text = String::from_utf8_lossy(&said.stdout).into_owned();
+    for part in ["soname: [libdtif.so]", "(SYMBOLIC)", "NODELETE", "[libdrm_amdgpu.so.1]", "[libdrm.so.2]"] {
+        assert!(text.contains(part), "{part} is missing in\n{text}");
+    }
+    let [first, second] = ["rocr-loader-2025-08.txt", "rocr-loader-2026.txt"].map(exports);
+    let known: BTreeSet<String> = first.iter().chain(&second).cloned().chain(names()).collect();
+    for name in exported_by(&library).iter().filter(|name| *name != "DTIF_1") {
+        assert!(known.contains(name.split('@').next().unwrap()), "{name} is in no table");
+    }
+    if let Some(reason) = sim::unavailable() {
+        return sim::skip(NAME, &reason);
+    }
+    if !sim::has_library("libdrm_amdgpu.so.1") {
+        return sim::skip(NAME, "no libdrm-amdgpu1: libdtif.so cannot be loaded");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let binary = folder.path().join("program");
+    let flags = ["-O1", "-Wall", "-Werror", "-o"];
+    succeed(Command::new("cc").args(flags).arg(&binary).arg(source("dtif.c")).arg("-ldl"));
+    // What 2026 has added of ours is refused, whatever the arguments are.
+    let added = second.iter().filter(|name| name.starts_with("hsaKmt") && !first.contains(name));
+    let mut command = sim::under(&["--svm", "off"], &binary);
+    command.arg(&library).args(first.iter().chain(&second)).arg("--").args(added);
+    succeed(&mut command);
 }
 
 #[test]

@@ -106,8 +106,9 @@ fn variables_in(folder: &Path, read: &mut BTreeSet<String>) {
 
 #[test]
 fn what_is_not_written_is_part_of_the_interface() {
-    let exports = exports("exports-2025-08.txt");
+    let exports: BTreeSet<String> =
+        ["exports-2025-08.txt", "exports-more.txt", "rocr-loader-2025-08.txt"].into_iter().flat_map(exports).collect();
     for name in capi::UNWRITTEN.iter().chain(capi::RETIRED) {
-        assert!(exports.iter().any(|export| export == name), "{name}");
+        assert!(exports.contains(*name), "{name}");
     }
 }

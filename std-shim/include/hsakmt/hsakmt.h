@@ -154,6 +154,7 @@ HSAKMT_STATUS HSAKMTAPI hsaKmtOpenSMI(HSAuint32 NodeId, int *fd);
 HSAKMT_STATUS HSAKMTAPI hsaKmtCreateQueue(HSAuint32 NodeId, HSA_QUEUE_TYPE Type, HSAuint32 QueuePercentage,
                                           HSA_QUEUE_PRIORITY Priority, void *QueueAddress, HSAuint64 QueueSizeInBytes,
                                           HsaEvent *Event, HsaQueueResource *QueueResource);
+/* SdmaEngineId: which engine, for HSA_QUEUE_SDMA_BY_ENG_ID. */
 HSAKMT_STATUS HSAKMTAPI hsaKmtCreateQueueExt(HSAuint32 NodeId, HSA_QUEUE_TYPE Type, HSAuint32 QueuePercentage,
                                              HSA_QUEUE_PRIORITY Priority, HSAuint32 SdmaEngineId, void *QueueAddress,
                                              HSAuint64 QueueSizeInBytes, HsaEvent *Event,

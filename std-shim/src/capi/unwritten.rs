@@ -27,6 +27,8 @@ macro_rules! refusing {
 refusing! {
     /// Not written yet.
     UNWRITTEN:
+    // queues
+    hsaKmtQueueRingDoorbell(QueueId: u64);
     // debugger
     hsaKmtDbgWavefrontControl(
         NodeId: u32,

@@ -1,0 +1,44 @@
+//! What `libdtif.so` has besides the names of `libhsakmt.so.1`.
+//!
+//! ROCr links its thunk statically. With `HSA_ENABLE_DTIF=1` it loads `libdtif.so` instead and takes each function by its
+//! name, one after the other: a name that is missing ends the process. So each name of the loader is there, those of 2026
+//! too.
+
+use core::ffi::{c_char, c_void};
+
+use crate::status::Status;
+
+/// What [`DtifCreate`] points to; nothing reads it.
+static PLATFORM: u8 = 0;
+
+/// Begins use of the library: ROCr's first call, with the name `"HSA"`, and it asks only whether the result is null.
+#[allow(non_snake_case, reason = "the C name")]
+#[unsafe(no_mangle)]
+extern "C" fn DtifCreate(_name: *const c_char) -> *const c_void {
+    (&raw const PLATFORM).cast()
+}
+
+/// Ends it: the last call before `dlclose`. What is open has been closed by `hsaKmtCloseKFD`.
+#[allow(non_snake_case, reason = "the C name")]
+#[unsafe(no_mangle)]
+extern "C" fn DtifDestroy() {}
+
+/// Declares entries that answer NOT_SUPPORTED. They look at no argument, so they declare none.
+macro_rules! not_supported {
+    ($($name:ident)*) => {
+        $(
+            #[allow(non_snake_case, reason = "the C name")]
+            #[unsafe(no_mangle)]
+            extern "C" fn $name() -> Status {
+                Status::NotSupported
+            }
+        )*
+    };
+}
+
+// Calls of 2026.
+not_supported! {
+    hsaKmtAisReadWriteFile hsaKmtCreateQueueV2 hsaKmtGetCoreDeviceInfo hsaKmtGetCoreRuntimeInfo hsaKmtGetDefaultHostGpu
+    hsaKmtGetNodeWallclockFrequency hsaKmtHandleImport hsaKmtMemHandleFree hsaKmtMemoryCpuMap hsaKmtMemoryGetCpuAddr
+    hsaKmtMemoryVaMap hsaKmtMemoryVaUnmap
+}
