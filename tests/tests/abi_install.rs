@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use hsakmt_tests::install::{Abi, Link, build, prefix, prefix_of, succeed, workspace};
+use hsakmt_tests::install::{Abi, Link, build, build_with, pkg_config, prefix, prefix_of, succeed, workspace};
 use hsakmt_tests::layout::exports;
 use hsakmt_tests::sim;
 
@@ -82,6 +82,69 @@ fn a_c_program_runs_on_the_shared_library() {
 #[test]
 fn a_c_program_runs_on_the_archive() {
     run(Link::Archive, &[&source("smoke.c")]);
+}
+
+/// All of it in one file, the C library too. There is no static libgcc_s: pkg-config may not name it.
+#[test]
+fn a_c_program_runs_without_any_shared_library() {
+    const NAME: &str = "abi_install::a_c_program_runs_without_any_shared_library";
+    let flags = pkg_config(&prefix(), &["--static", "--cflags", "--libs"]);
+    assert!(!flags.iter().any(|flag| flag.contains("gcc")), "{flags:?}");
+    let folder = tempfile::tempdir().unwrap();
+    let [small, topology, shared] = ["small", "topology", "shared"].map(|name| folder.path().join(name));
+    let header = "-DHSAKMT_H=\"hsakmt/hsakmt.h\"";
+    for (name, binary) in [("smoke.c", &small), ("topology.c", &topology)] {
+        let mut cc = Command::new("cc");
+        succeed(cc.args(["-static", "-O1", header]).arg(source(name)).arg("-o").arg(binary).args(&flags));
+    }
+    let said = succeed(Command::new("readelf").args(["-dW"]).arg(&small));
+    assert!(!String::from_utf8_lossy(&said.stdout).contains("NEEDED"));
+    succeed(&mut Command::new(&small));
+    if let Some(reason) = sim::unavailable() {
+        return sim::skip(NAME, &format!("in part: {reason}"));
+    }
+    build_with(&prefix(), Link::Shared, &[header], &[&source("topology.c")], &shared);
+    let [one, other] = [&topology, &shared].map(|program| sim::lines(&sim::under(&[], program).output().unwrap()));
+    assert_eq!(one, other);
+}
+
+/// Each target of the package, from a tree that was moved, in C and with a version that is asked for.
+#[test]
+fn cmake_finds_the_package() {
+    const NAME: &str = "abi_install::cmake_finds_the_package";
+    if Command::new("cmake").arg("--version").output().is_err() {
+        return sim::skip(NAME, "no cmake (Debian: apt install cmake)");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let moved = folder.path().join("moved");
+    succeed(Command::new("cp").arg("-a").arg(prefix()).arg(&moved));
+    let project = |version: &str| {
+        format!(
+            "cmake_minimum_required(VERSION 3.6.3)\nproject(client C)\nfind_package(hsakmt {version} REQUIRED)\n\
+             add_executable(shared {0})\ntarget_link_libraries(shared PRIVATE hsakmt::hsakmt)\n\
+             add_executable(archive {0})\ntarget_link_libraries(archive PRIVATE hsakmt::static)\n",
+            source("smoke.c").display()
+        )
+    };
+    let configure = |version: &str| {
+        fs::write(folder.path().join("CMakeLists.txt"), project(version)).unwrap();
+        let mut cmake = Command::new("cmake");
+        cmake.arg("-S").arg(folder.path()).arg("-B").arg(folder.path().join(format!("build-{version}")));
+        cmake.arg(format!("-DCMAKE_PREFIX_PATH={}", moved.display()));
+        cmake
+    };
+    succeed(&mut configure("1.0"));
+    let built = folder.path().join("build-1.0");
+    succeed(Command::new("cmake").arg("--build").arg(&built));
+    for program in ["shared", "archive"] {
+        succeed(&mut Command::new(built.join(program)));
+        let said = succeed(Command::new("readelf").args(["-dW"]).arg(built.join(program)));
+        let needs = String::from_utf8_lossy(&said.stdout).contains("libhsakmt.so.1");
+        assert_eq!(needs, program == "shared");
+    }
+    let refused = configure("2.0").output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && said.contains("1.9.0"), "{said}");
 }
 
 #[test]
