@@ -222,6 +222,23 @@ fn each_name_of_rocrs_loader_is_in_libdtif() {
 }
 
 #[test]
+fn a_queue_of_libdtif_runs_its_packets_when_it_is_named() {
+    const NAME: &str = "abi_install::a_queue_of_libdtif_runs_its_packets_when_it_is_named";
+    if let Some(reason) = sim::unavailable() {
+        return sim::skip(NAME, &reason);
+    }
+    if !sim::has_library("libdrm_amdgpu.so.1") {
+        return sim::skip(NAME, "no libdrm-amdgpu1: libdtif.so cannot be loaded");
+    }
+    let (folder, prefix) = (tempfile::tempdir().unwrap(), prefix());
+    let (binary, library) = (folder.path().join("program"), prefix.join("lib"));
+    let mut cc = Command::new("cc");
+    cc.args(["-O1", "-Wall", "-Werror", "-I"]).arg(prefix.join("include")).arg(source("dtif_queue.c")).arg("-o");
+    succeed(cc.arg(&binary).arg(library.join("libdtif.so")).arg(format!("-Wl,-rpath,{}", library.display())));
+    succeed(&mut sim::under(&["--svm", "off"], &binary));
+}
+
+#[test]
 fn the_installer_teaches_and_names_the_fix() {
     let install = workspace().join("std-shim/install");
     let said = succeed(Command::new(&install).arg("--help"));

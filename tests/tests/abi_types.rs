@@ -22,6 +22,8 @@ const TYPES: &str = if cfg!(feature = "abi-5-2-3") {
 fn the_rust_structs_are_the_tables() {
     let mut structs = table(TYPES).structs;
     structs.extend(table("hsakmttypes-cache.tsv").structs);
+    // Structs of calls that an older version does not have are the newest's.
+    structs.extend(table("hsakmttypes-2025-08.tsv").structs);
     for &(name, size, fields) in LAYOUTS {
         let want = structs.iter().find(|want| want.name == name).unwrap_or_else(|| panic!("{name} is in no table"));
         assert_eq!(size, want.size, "{name}");

@@ -6,6 +6,8 @@
 
 use core::ffi::{c_char, c_void};
 
+use super::entry;
+use crate::context::Context;
 use crate::status::Status;
 
 /// What [`DtifCreate`] points to; nothing reads it.
@@ -22,6 +24,14 @@ extern "C" fn DtifCreate(_name: *const c_char) -> *const c_void {
 #[allow(non_snake_case, reason = "the C name")]
 #[unsafe(no_mangle)]
 extern "C" fn DtifDestroy() {}
+
+entry! {
+    /// Rings the doorbell of an AQL queue: ROCr calls it in place of each store to the doorbell, and names no value.
+    fn hsaKmtQueueRingDoorbell(QueueId: u64) {
+        // SAFETY: the caller's promise by calling: the queue's write index is there, and the packets below it are valid.
+        unsafe { Context::primary().ring_doorbell(QueueId) }
+    }
+}
 
 /// Declares entries that answer NOT_SUPPORTED. They look at no argument, so they declare none.
 macro_rules! not_supported {

@@ -26,9 +26,9 @@
 mod argument;
 mod convert;
 mod debugger;
-mod events;
 #[cfg(not(feature = "abi-6-2-4"))]
 mod dtif;
+mod events;
 mod memory;
 mod pointer;
 mod process;

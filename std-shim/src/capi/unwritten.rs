@@ -27,8 +27,6 @@ macro_rules! refusing {
 refusing! {
     /// Not written yet.
     UNWRITTEN:
-    // queues
-    hsaKmtQueueRingDoorbell(QueueId: u64);
     // debugger
     hsaKmtDbgWavefrontControl(
         NodeId: u32,
