@@ -33,6 +33,7 @@ use crate::uapi::*;
 mod arrays;
 mod debug;
 mod events;
+mod libdrm;
 mod queues;
 mod render;
 mod runtime;
@@ -44,7 +45,8 @@ mod transport;
 
 pub use arrays::TileConfig;
 pub use events::{EventRequest, KfdEvent};
-pub use render::RenderNode;
+pub use libdrm::LibdrmDevice;
+pub use render::{RenderCopy, RenderNode};
 pub use tools::SpmCopied;
 pub use transport::{Args, Arrays, Kfd, Transport};
 

@@ -112,6 +112,12 @@ impl<T: Transport> KfdDriver<T> {
     pub fn render(&self, gpu: GpuId) -> Result<&RenderNode, Errno> {
         render_of(&self.renders, gpu)
     }
+
+    /// As [`KfdDriver::render`], to change it.
+    pub fn render_mut(&mut self, gpu: GpuId) -> Result<&mut RenderNode, Errno> {
+        let found = self.renders.iter_mut().find(|(id, _)| *id == gpu);
+        found.map(|(_, render)| render).ok_or(Errno::INVAL)
+    }
 }
 
 fn render_of(renders: &[(GpuId, RenderNode)], gpu: GpuId) -> Result<&RenderNode, Errno> {

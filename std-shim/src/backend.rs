@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use hsakmt_core::driver::{Driver, Errno};
 use hsakmt_core::node::GpuId;
-use hsakmt_kfd::device::{Device, TileConfig, Transport};
+use hsakmt_kfd::device::{Device, RenderNode, TileConfig, Transport};
 use hsakmt_kfd::driver::{KfdDriver, RenderNodeError};
 use hsakmt_kfd::host::AddressSpace;
 use hsakmt_kfd::topology::{Topology, TopologyError};
@@ -61,6 +61,10 @@ pub trait Backend: Driver + Debug + Send + sealed::Sealed {
     fn clock_counters(&self, gpu: GpuId) -> Result<GetClockCountersArgs, Errno>;
     /// Makes the channel a kernel process of its own (a secondary context).
     fn create_process(&self) -> Result<(), Errno>;
+    /// A GPU's render node; `EINVAL` where there is none.
+    fn render(&self, gpu: GpuId) -> Result<&RenderNode, Errno>;
+    /// As [`Backend::render`], to change it.
+    fn render_mut(&mut self, gpu: GpuId) -> Result<&mut RenderNode, Errno>;
     /// File descriptors that a forked child must close.
     fn fds(&self) -> Vec<RawFd>;
     /// The calls that need no memory manager.
@@ -131,6 +135,14 @@ impl<T: Transport<Space: Send> + Send + Sync + 'static> Backend for KfdDriver<T>
 
     fn create_process(&self) -> Result<(), Errno> {
         self.device().create_process()
+    }
+
+    fn render(&self, gpu: GpuId) -> Result<&RenderNode, Errno> {
+        KfdDriver::render(self, gpu)
+    }
+
+    fn render_mut(&mut self, gpu: GpuId) -> Result<&mut RenderNode, Errno> {
+        KfdDriver::render_mut(self, gpu)
     }
 
     fn fds(&self) -> Vec<RawFd> {

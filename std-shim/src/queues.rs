@@ -17,6 +17,8 @@ mod buffers;
 mod chain;
 mod sizes;
 
+use core::sync::atomic::{Ordering, fence};
+
 use hsakmt_core::error::{Error, Result};
 use hsakmt_core::node::{GpuId, NodeId};
 use hsakmt_kfd::topology::{Node, Topology};
@@ -141,6 +143,8 @@ struct Queue {
     /// The kernel's name of it.
     number: u32,
     buffers: Buffers,
+    /// Of an AQL queue: where its write index is, and its doorbell.
+    ring: Option<(u64, u64)>,
     mask_bits: u32,
     mask: [u32; MASK_WORDS],
 }
@@ -234,7 +238,7 @@ impl Context {
         let plan = Plan::new(&topology, node, request, self.kfd_minor()?);
         // Before the lock, and dropped after it: the heap may be what waits for the lock.
         let (mask_bits, mask) = whole_mask(node);
-        let blank = Queue { page: 0, number: 0, buffers: Buffers::NONE, mask_bits, mask };
+        let blank = Queue { page: 0, number: 0, buffers: Buffers::NONE, ring: None, mask_bits, mask };
         let mut queue = Some(Link::new(blank));
         let mut doorbells = Some(Link::new(Doorbells::of(plan.gpu)));
         self.manage_queues(|manager, queues| {
@@ -260,13 +264,15 @@ impl Context {
                 }
                 return Err(Error::Failed);
             };
+            let doorbell = start as u64 + inside;
             if let Some(mut link) = queue.take() {
                 let made = link.get_mut();
+                made.ring = (request.kind == QueueType::ComputeAql).then_some((pointers.0, doorbell));
                 (made.page, made.number) = (page, args.queue_id);
                 core::mem::swap(&mut made.buffers, &mut buffers);
                 queues.live.add(link);
             }
-            Ok(MadeQueue { id: page as u64, doorbell: start as u64 + inside, pointers })
+            Ok(MadeQueue { id: page as u64, doorbell, pointers })
         })
     }
 
@@ -318,6 +324,30 @@ impl Context {
         });
         // After the lock.
         ended.map(drop)
+    }
+
+    /// Tells the GPU of the packets in an AQL queue's ring up to the write index: rings the doorbell with the index of the
+    /// last one.
+    ///
+    /// # Errors
+    /// [`Error::NotOpened`]; [`Error::InvalidParameter`] for an unknown id, and for a queue that is no AQL queue.
+    ///
+    /// # Safety
+    /// As for [`Context::create_queue`]: the write index can be read, and the packets below it are valid.
+    #[doc(alias = "hsaKmtQueueRingDoorbell")]
+    pub unsafe fn ring_doorbell(self, id: u64) -> Result<()> {
+        self.manage_queues(|_, queues| {
+            let (index, doorbell) = queues.find(id)?.ring.ok_or(Error::InvalidParameter)?;
+            let index = core::ptr::with_exposed_provenance::<u64>(index as usize);
+            // SAFETY: the queue was made with a write index here, which its user keeps until the queue ends.
+            let index = unsafe { index.read_volatile() };
+            let doorbell = core::ptr::with_exposed_provenance_mut::<u64>(doorbell as usize);
+            // The packets and the index are in memory before the doorbell rings: the GPU is the partner.
+            fence(Ordering::SeqCst);
+            // SAFETY: the doorbell was mapped for this queue, and stays until the context closes.
+            unsafe { doorbell.write_volatile(index.wrapping_sub(1)) };
+            Ok(())
+        })
     }
 
     /// Says which compute units a queue may use: one bit each, in words. The kernel looks at the first 1,024.

@@ -1,4 +1,4 @@
-/* Prints every field of the topology structs that both layouts have, so that libraries can be compared. */
+/* Prints every field of the topology structs that all layouts have, so that libraries can be compared. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -14,7 +14,9 @@ use std::time::SystemTime;
 pub enum Abi {
     /// The default.
     Of2025,
-    /// Debian's.
+    /// Debian 13's.
+    Of6_2_4,
+    /// Debian 12's.
     Of5_2_3,
 }
 
@@ -23,6 +25,7 @@ impl Abi {
     pub const fn name(self) -> &'static str {
         match self {
             Abi::Of2025 => "2025-08",
+            Abi::Of6_2_4 => "6.2.4",
             Abi::Of5_2_3 => "5.2.3",
         }
     }

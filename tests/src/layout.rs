@@ -94,7 +94,9 @@ fn read(line: &str, table: &mut Table) -> Option<()> {
             table.structs.last_mut()?.fields.push(field);
         }
         [name, size] => {
-            let name = name.trim_start_matches('_').into();
+            // The one tag that is not spelt as its typedef.
+            let name = if name == "_HaCacheProperties" { "HsaCacheProperties" } else { name.trim_start_matches('_') };
+            let name = name.into();
             table.structs.push(Struct { name, size: size.parse().ok()?, fields: Vec::new() });
         }
         _ => return None,

@@ -47,9 +47,13 @@ pub fn debian_library() -> Result<(), String> {
     if !header.exists() {
         return Err("no Debian libhsakmt-dev".into());
     }
+    if has_library("libhsakmt.so.1") { Ok(()) } else { Err("no Debian libhsakmt1".into()) }
+}
+
+/// Whether the dynamic linker finds a library.
+pub fn has_library(soname: &str) -> bool {
     let output = Command::new("sh").args(["-c", "ldconfig -p 2>/dev/null || /sbin/ldconfig -p"]).output();
-    let known = output.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("libhsakmt.so.1"));
-    if known { Ok(()) } else { Err("no Debian libhsakmt1".into()) }
+    output.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains(soname))
 }
 
 /// Builds a C program against Debian's header and library.

@@ -28,9 +28,16 @@ fn the_5_2_3_layout_is_the_tables() {
 }
 
 #[test]
-fn the_cache_struct_is_its_table_in_both_layouts() {
+fn the_6_2_4_layout_is_the_tables() {
+    let program = program(&table("hsakmttypes-6.2.4.tsv"), "hsakmt/hsakmt.h");
+    check("6.2.4", &program, &our_headers(), &["-DHSAKMT_ABI=60204"]);
+}
+
+#[test]
+fn the_cache_struct_is_its_table_in_each_layout() {
     let program = program(&table("hsakmttypes-cache.tsv"), "hsakmt/hsakmt.h");
     check("cache", &program, &our_headers(), &[]);
+    check("cache-6.2.4", &program, &our_headers(), &["-DHSAKMT_ABI=60204"]);
     check("cache-5.2.3", &program, &our_headers(), &["-DHSAKMT_ABI=50203"]);
 }
 

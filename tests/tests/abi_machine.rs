@@ -1,7 +1,7 @@
 //! C programs on a simulated machine: what the topology calls tell, and memory of others.
 //!
-//! `topology.c` prints every field that both layouts have. It runs three times on each machine: on our library in
-//! either layout, and on Debian's own library. A field that one of ours puts elsewhere, or fills otherwise than the
+//! `topology.c` prints every field that all layouts have. It runs four times on each machine: on our library in
+//! each layout, and on Debian's own library. A field that one of ours puts elsewhere, or fills otherwise than the
 //! original, shows as a line that differs.
 
 use std::path::{Path, PathBuf};
@@ -21,28 +21,76 @@ fn on_machine(preset: &str, program: &Path) -> Vec<String> {
 }
 
 #[test]
-fn both_layouts_and_the_original_tell_the_same_topology() {
-    const NAME: &str = "abi_machine::both_layouts_and_the_original_tell_the_same_topology";
+fn each_layout_and_the_original_tell_the_same_topology() {
+    const NAME: &str = "abi_machine::each_layout_and_the_original_tell_the_same_topology";
     if let Some(reason) = sim::unavailable() {
         return sim::skip(NAME, &reason);
     }
     let folder = tempfile::tempdir().unwrap();
-    let [newer, older, original] = ["newer", "older", "original"].map(|name| folder.path().join(name));
+    let [newer, middle, older, original] =
+        ["newer", "middle", "older", "original"].map(|name| folder.path().join(name));
     let topology = source("topology.c");
-    let top = ["-Wall", "-DHSAKMT_H=\"hsakmt.h\""];
-    build_with(&prefix(), Link::Shared, &["-Wall", "-DHSAKMT_H=\"hsakmt/hsakmt.h\""], &[&topology], &newer);
+    let (within, top) = (["-Wall", "-DHSAKMT_H=\"hsakmt/hsakmt.h\""], ["-Wall", "-DHSAKMT_H=\"hsakmt.h\""]);
+    build_with(&prefix(), Link::Shared, &within, &[&topology], &newer);
+    build_with(&prefix_of(Abi::Of6_2_4), Link::Shared, &within, &[&topology], &middle);
     build_with(&prefix_of(Abi::Of5_2_3), Link::Shared, &top, &[&topology], &older);
     let has_original = sim::debian_library();
     match &has_original {
         Ok(()) => sim::build_on_debian(&topology, &original, &top),
-        Err(reason) => sim::skip(NAME, &format!("{reason}: only our two layouts are compared")),
+        Err(reason) => sim::skip(NAME, &format!("{reason}: only our layouts are compared")),
     }
     for preset in PRESETS {
         let told = on_machine(preset, &newer);
-        assert_eq!(told, on_machine(preset, &older), "{preset}: the layouts differ");
+        assert_eq!(told, on_machine(preset, &middle), "{preset}: the layouts 2025-08 and 6.2.4 differ");
+        assert_eq!(told, on_machine(preset, &older), "{preset}: the layouts 2025-08 and 5.2.3 differ");
         if has_original.is_ok() {
             compare(preset, &told, &on_machine(preset, &original));
         }
+    }
+}
+
+/// 2025-08 tells the version and what it is to be taken for; before, there is only one version, the latter.
+#[test]
+fn an_overridden_version_is_told_as_each_version_tells_it() {
+    const NAME: &str = "abi_machine::an_overridden_version_is_told_as_each_version_tells_it";
+    if let Some(reason) = sim::unavailable() {
+        return sim::skip(NAME, &reason);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let top = ["-Wall", "-DHSAKMT_H=\"hsakmt.h\""];
+    let within = ["-Wall", "-DHSAKMT_H=\"hsakmt/hsakmt.h\""];
+    let told = |program: &Path, preset| {
+        let mut command = sim::under(&["--preset", preset], program);
+        sim::lines(&command.env("HSA_OVERRIDE_GFX_VERSION", "10.3.0").output().expect("kfd-sim runs"))
+    };
+    // Major 10, minor 3 and stepping 0 of HSA_ENGINE_ID, above ten bits of microcode version.
+    let is_overridden = |lines: &[String]| {
+        let value = |line: &String| line.strip_prefix("  EngineId.Value=").map(|value| value.parse::<u32>().unwrap());
+        lines.iter().filter_map(value).any(|value| value >> 10 == 10 | 3 << 6)
+    };
+    let mut answers = Vec::new();
+    for (abi, flags) in [(Abi::Of2025, &within), (Abi::Of6_2_4, &within), (Abi::Of5_2_3, &top)] {
+        let binary = folder.path().join(abi.name());
+        build_with(&prefix_of(abi), Link::Shared, flags, &[&source("topology.c")], &binary);
+        // One GPU with a name of its own, one that is named after its version.
+        answers.push(["gfx90a", "gfx1100"].map(|preset| told(&binary, preset)));
+    }
+    let [newer, middle, older] = &answers[..] else { unreachable!("three layouts") };
+    for lines in newer {
+        assert!(!is_overridden(lines));
+    }
+    assert_eq!(middle, older);
+    for lines in older {
+        assert!(is_overridden(lines), "{lines:?}");
+    }
+    assert!(older[1].iter().any(|line| line == "  AMDName=GFX0a0300"), "{:?}", older[1]);
+    let original = folder.path().join("original");
+    match sim::debian_library() {
+        Ok(()) => sim::build_on_debian(&source("topology.c"), &original, &top),
+        Err(reason) => return sim::skip(NAME, &format!("{reason}: only our layouts are compared")),
+    }
+    for (preset, lines) in ["gfx90a", "gfx1100"].into_iter().zip(older) {
+        compare(preset, lines, &told(&original, preset));
     }
 }
 
@@ -264,4 +312,48 @@ impl Entries {
         let mut command = sim::under(options, &self.binary);
         succeed(command.args(&self.names).envs(variables.iter().copied()));
     }
+}
+
+/// The program's own `dlopen` stands in for the machine's: libdrm as it was, as it is, and none.
+#[test]
+fn a_gpu_has_one_libdrm_handle_from_its_first_caller_to_the_close() {
+    const NAME: &str = "abi_machine::a_gpu_has_one_libdrm_handle_from_its_first_caller_to_the_close";
+    if let Some(reason) = sim::unavailable() {
+        return sim::skip(NAME, &reason);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let binary = folder.path().join("program");
+    let flags = ["-Wall", "-Werror", "-pthread", "-rdynamic", "-Wno-pedantic"];
+    build_with(&prefix(), Link::Shared, &flags, &[&source("libdrm_handle.c")], &binary);
+    let fake = |name: &str, flags: &[&str]| {
+        let library = folder.path().join(name);
+        let mut cc = Command::new("cc");
+        succeed(
+            cc.args(["-shared", "-fPIC", "-Wall", "-Werror"])
+                .args(flags)
+                .arg(source("libdrm_fake.c"))
+                .arg("-o")
+                .arg(&library),
+        );
+        library
+    };
+    let (older, newer) = (fake("older.so", &[]), fake("newer.so", &["-DNEWER"]));
+    for (library, is_newer) in [(Path::new("none"), "0"), (&older, "0"), (&newer, "1")] {
+        succeed(sim::under(&["--svm", "off"], &binary).arg(library).arg(is_newer));
+    }
+}
+
+#[test]
+fn libdrm_takes_the_handle() {
+    const NAME: &str = "abi_machine::libdrm_takes_the_handle";
+    if let Some(reason) = sim::unavailable() {
+        return sim::skip(NAME, &reason);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let binary = folder.path().join("program");
+    build(&prefix(), Link::Shared, &[&source("libdrm_real.c")], &binary);
+    if !sim::has_library("libdrm_amdgpu.so.1") {
+        return sim::skip(NAME, "no libdrm-amdgpu1");
+    }
+    succeed(&mut sim::under(&["--svm", "off"], &binary));
 }

@@ -4,19 +4,37 @@
 //! name first, which all answer alike.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use hsakmt_core::driver::Errno;
 use rustix::ioctl::{Opcode, Updater, opcode};
 use zerocopy::FromZeros;
 
-use super::{open, restart};
+use super::{LibdrmDevice, open, restart};
 use crate::host::errno;
 use crate::topology::GpuFacts;
 
 /// A GPU's render node, `/dev/dri/renderD<minor>`.
 #[derive(Debug)]
 pub struct RenderNode {
+    /// libdrm's device on it, once a caller has asked for one. Dropped before the descriptor.
+    device: Option<LibdrmDevice>,
     fd: OwnedFd,
+    /// Of no other render node that this process has opened.
+    number: u64,
+}
+
+/// A copy of a render node's descriptor, and which render node that is.
+#[derive(Debug)]
+pub struct RenderCopy {
+    fd: OwnedFd,
+    number: u64,
+}
+
+impl AsFd for RenderCopy {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
 }
 
 /// What every DRM driver says of itself.
@@ -84,7 +102,7 @@ impl RenderNode {
         if !RenderNode::MINORS.contains(&minor) {
             return Err(Errno::INVAL);
         }
-        Ok(RenderNode { fd: open(&format!("/dev/dri/renderD{minor}"))? })
+        Ok(RenderNode::of(open(&format!("/dev/dri/renderD{minor}"))?))
     }
 
     /// Takes a descriptor for a render node.
@@ -100,7 +118,33 @@ impl RenderNode {
     /// It is open on a render node of some GPU driver, or on a file that answers each request of DRM and of amdgpu with an
     /// error and does nothing else.
     pub unsafe fn from_fd(fd: OwnedFd) -> RenderNode {
-        RenderNode { fd }
+        RenderNode::of(fd)
+    }
+
+    fn of(fd: OwnedFd) -> RenderNode {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        // Relaxed: only that each number is another.
+        RenderNode { device: None, fd, number: NUMBER.fetch_add(1, Ordering::Relaxed) }
+    }
+
+    /// libdrm's device on it, if there is one.
+    pub fn libdrm_device(&self) -> Option<&LibdrmDevice> {
+        self.device.as_ref()
+    }
+
+    /// A copy of the descriptor, to make a libdrm device on while other threads use and close this one.
+    pub fn copy(&self) -> Result<RenderCopy, Errno> {
+        let fd = rustix::io::fcntl_dupfd_cloexec(&self.fd, 0).map_err(errno)?;
+        Ok(RenderCopy { fd, number: self.number })
+    }
+
+    /// Keeps `device`, which was made on `copy`. It comes back if there is one already, or `copy` is of another node.
+    pub fn keep_libdrm_device(&mut self, copy: &RenderCopy, device: LibdrmDevice) -> Result<(), LibdrmDevice> {
+        if self.device.is_some() || copy.number != self.number {
+            return Err(device);
+        }
+        self.device = Some(device);
+        Ok(())
     }
 
     /// Whether its driver is amdgpu.

@@ -253,6 +253,23 @@ impl Node {
         self.capability & CAPABILITY_SVM_API != 0
     }
 
+    /// The node as if its version were the one in [`Node::override_engine_id`], unless that is all zero.
+    ///
+    /// This is what libhsakmt reported before 2025. The registers per compute unit follow the version; so does the AMD
+    /// name of a GPU that is named after its version.
+    pub fn with_override(&self) -> Node {
+        let mut node = self.clone();
+        if self.override_engine_id == EngineId::default() {
+            return node;
+        }
+        node.engine_id = EngineId { u_code: self.engine_id.u_code, ..self.override_engine_id };
+        node.vgpr_size_per_cu = names::vgpr_size_per_cu(node.engine_id.gfx_version());
+        if node.amd_name == names::version_name(self.engine_id) {
+            node.amd_name = names::version_name(node.engine_id);
+        }
+        node
+    }
+
     /// The nodes it has a link to, in order.
     pub fn link_targets(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.links.iter().map(|link| NodeId(link.node_to))

@@ -74,7 +74,12 @@ pub(super) fn engine(device: u16, reported: u32) -> Option<(EngineId, String)> {
         return None;
     }
     let id = EngineId { u_code: 0, major: major as u8 & 0x3f, minor: minor as u8, stepping: stepping as u8 };
-    Some((id, format!("GFX{:06x}", id.gfx_version())))
+    Some((id, version_name(id)))
+}
+
+/// The AMD name of a GPU that has none besides its version.
+pub(super) fn version_name(id: EngineId) -> String {
+    format!("GFX{:06x}", id.gfx_version())
 }
 
 /// Bytes of vector registers per compute unit.

@@ -248,6 +248,22 @@ fn the_environment_can_override_the_version() {
 }
 
 #[test]
+fn an_override_can_take_the_place_of_the_version() {
+    let tree = Tree::gfx90a();
+    let variable = |name: &str| (name == "HSA_OVERRIDE_GFX_VERSION").then(|| "11.0.0".to_string());
+    let topology = tree.read_with(Ask { variable: &variable, ..Ask::default() }).unwrap();
+    let gpu = &topology.nodes[1];
+    let overridden = gpu.with_override();
+    assert_eq!((overridden.engine_id.gfx_version(), overridden.engine_id.u_code), (0x0b0000, gpu.engine_id.u_code));
+    // The registers are the version's; the name is the device's.
+    assert_eq!((overridden.vgpr_size_per_cu, &overridden.amd_name), (0x60000, &gpu.amd_name));
+    let unnamed = Node { amd_name: names::version_name(gpu.engine_id), ..gpu.clone() };
+    assert_eq!(unnamed.with_override().amd_name, "GFX0b0000");
+    // A node without an override stays as it is.
+    assert_eq!(topology.nodes[0].with_override(), topology.nodes[0]);
+}
+
+#[test]
 fn case_87_an_empty_variable_is_not_set() {
     let tree = Tree::gfx90a();
     let overrides = |variable: &dyn Fn(&str) -> Option<String>| {

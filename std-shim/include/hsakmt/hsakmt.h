@@ -47,7 +47,11 @@ HSAKMT_STATUS HSAKMTAPI hsaKmtGetNodeIoLinkProperties(HSAuint32 NodeId, HSAuint3
                                                       HsaIoLinkProperties *IoLinkProperties);
 HSAKMT_STATUS HSAKMTAPI hsaKmtGetClockCounters(HSAuint32 NodeId, HsaClockCounters *Counters);
 HSAKMT_STATUS HSAKMTAPI hsaKmtGetTileConfig(HSAuint32 NodeId, HsaGpuTileConfig *config);
+/* libdrm's amdgpu_device_handle of a GPU. The library owns it, until the last close. INVALID_HANDLE: no libdrm here, or it
+ * refuses the GPU. */
 HSAKMT_STATUS HSAKMTAPI hsaKmtGetAMDGPUDeviceHandle(HSAuint32 NodeId, HsaAMDGPUDeviceHandle *DeviceHandle);
+/* Whether a model stands in for the hardware: writes false. */
+HSAKMT_STATUS HSAKMTAPI hsaKmtModelEnabled(bool *enable);
 
 /* ---- Pointers -------------------------------------------------------------------------------------------------- */
 
@@ -150,6 +154,7 @@ HSAKMT_STATUS HSAKMTAPI hsaKmtOpenSMI(HSAuint32 NodeId, int *fd);
 HSAKMT_STATUS HSAKMTAPI hsaKmtCreateQueue(HSAuint32 NodeId, HSA_QUEUE_TYPE Type, HSAuint32 QueuePercentage,
                                           HSA_QUEUE_PRIORITY Priority, void *QueueAddress, HSAuint64 QueueSizeInBytes,
                                           HsaEvent *Event, HsaQueueResource *QueueResource);
+/* SdmaEngineId: which engine, for HSA_QUEUE_SDMA_BY_ENG_ID. */
 HSAKMT_STATUS HSAKMTAPI hsaKmtCreateQueueExt(HSAuint32 NodeId, HSA_QUEUE_TYPE Type, HSAuint32 QueuePercentage,
                                              HSA_QUEUE_PRIORITY Priority, HSAuint32 SdmaEngineId, void *QueueAddress,
                                              HSAuint64 QueueSizeInBytes, HsaEvent *Event,
@@ -184,7 +189,7 @@ HSAKMT_STATUS HSAKMTAPI hsaKmtDbgGetQueueData(void **data, HSAuint32 *n_entries,
                                               bool suspend_queues);
 HSAKMT_STATUS HSAKMTAPI hsaKmtDebugTrapIoctl(struct kfd_ioctl_dbg_trap_args *arg, HSA_QUEUEID *Queues,
                                              HSAuint64 *DebugReturn);
-#if HSAKMT_ABI < 202508
+#if HSAKMT_ABI < 60204
 HSAKMT_STATUS HSAKMTAPI hsaKmtGetKernelDebugTrapVersionInfo(HSAuint32 *Major, HSAuint32 *Minor);
 #endif
 

@@ -6,7 +6,8 @@
  * callers name. Nothing here may move: names, offsets, sizes and values are the binary interface, and a test holds
  * each of them against tables printed from the original's debug information.
  *
- * HSAKMT_ABI picks the layout: 202508 (the default), or 50203 for the older one, in which some structs are shorter.
+ * HSAKMT_ABI picks the layout: 202508 (the default), 60204 (Debian 13) or 50203 (Debian 12), in which some structs are
+ * shorter and some flags have no name.
  * A program must use the layout its library was installed for; the installer writes the right default here.
  */
 #ifndef LIBHSAKMT_HSAKMTTYPES_H
@@ -216,7 +217,7 @@ typedef struct _HsaNodeProperties {
     HSAuint8 NumSdmaQueuesPerEngine;
     HSAuint8 NumCpQueues;
     HSAuint8 NumGws;
-#if HSAKMT_ABI >= 202508
+#if HSAKMT_ABI >= 60204
     HSAuint8 Integrated; /* 1: an APU */
 #else
     HSAuint8 Reserved2;
@@ -225,7 +226,7 @@ typedef struct _HsaNodeProperties {
     HSAuint64 UniqueID;
     HSAuint32 VGPRSizePerCU;
     HSAuint32 SGPRSizePerCU;
-#if HSAKMT_ABI >= 202508
+#if HSAKMT_ABI >= 60204
     HSAuint32 NumXcc;
     HSAuint32 KFDGpuID; /* the kernel's name for the GPU; 0 on a CPU node */
     HSAuint32 FamilyID;
@@ -406,14 +407,18 @@ typedef struct _HsaMemFlags {
             unsigned int FixedAddress : 1;   /* at *MemoryAddress or not at all */
             unsigned int NoNUMABind : 1;
             unsigned int Uncached : 1;
-#if HSAKMT_ABI >= 202508
+#if HSAKMT_ABI >= 60204
             unsigned int NoAddress : 1;   /* VRAM without an address: what comes back is a handle */
             unsigned int OnlyAddress : 1; /* an address without memory */
             unsigned int ExtendedCoherent : 1;
             unsigned int GTTAccess : 1; /* host memory through GTT, also for a GPU node */
             unsigned int Contiguous : 1;
+#if HSAKMT_ABI >= 202508
             unsigned int ExecuteBlit : 1;
             unsigned int Reserved : 8;
+#else
+            unsigned int Reserved : 9;
+#endif
 #else
             unsigned int Reserved : 14;
 #endif
@@ -450,7 +455,7 @@ typedef struct _HsaGraphicsResourceInfo {
     HSAuint64 SizeInBytes;
     const void *Metadata; /* lives as long as the registration */
     HSAuint32 MetadataSizeInBytes;
-#if HSAKMT_ABI >= 202508
+#if HSAKMT_ABI >= 60204
     HSAuint32 NodeId;
 #else
     HSAuint32 Reserved;

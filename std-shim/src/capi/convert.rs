@@ -1,9 +1,11 @@
 //! Rust answers into C structs: one function per struct, fields in the struct's order, nothing decided.
 //!
-//! What the older layout lacks is left out under the feature `abi-5-2-3`; every other field is the same in both.
+//! What the older layouts lack is left out under the features `abi-6-2-4` and `abi-5-2-3`; every other field is the same
+//! in all, but for what `HSA_OVERRIDE_GFX_VERSION` changes (see [`node`]).
 
 use core::ffi::c_void;
 use core::ptr::with_exposed_provenance_mut as pointer;
+use std::borrow::Cow;
 
 use hsakmt_core::info::PointerInfo;
 use hsakmt_core::manager::Graphics;
@@ -48,11 +50,14 @@ pub(super) fn system(topology: &Topology) -> HsaSystemProperties {
 }
 
 /// `banks` is how many memory banks the node has, address ranges included.
+///
+/// Before 2025 there is no `OverrideEngineId`: an override of the version stands in `EngineId`.
 pub(super) fn node(node: &Node, banks: usize) -> HsaNodeProperties {
+    let node = if cfg!(feature = "abi-6-2-4") { Cow::Owned(node.with_override()) } else { Cow::Borrowed(node) };
     HsaNodeProperties {
         NumCPUCores: node.num_cpu_cores,
         NumFComputeCores: node.num_f_compute_cores,
-        #[cfg(not(feature = "abi-5-2-3"))]
+        #[cfg(not(feature = "abi-6-2-4"))]
         NumNeuralCores: 0,
         NumMemoryBanks: banks as u32,
         NumCaches: node.caches.len() as u32,
@@ -60,7 +65,7 @@ pub(super) fn node(node: &Node, banks: usize) -> HsaNodeProperties {
         CComputeIdLo: node.c_compute_id_lo,
         FComputeIdLo: node.f_compute_id_lo,
         Capability: node.capability,
-        #[cfg(not(feature = "abi-5-2-3"))]
+        #[cfg(not(feature = "abi-6-2-4"))]
         Capability2: node.capability2,
         MaxWavesPerSIMD: node.max_waves_per_simd,
         LDSSizeInKB: node.lds_size_in_kb,
@@ -72,7 +77,7 @@ pub(super) fn node(node: &Node, banks: usize) -> HsaNodeProperties {
         NumSIMDPerCU: node.num_simd_per_cu,
         MaxSlotsScratchCU: node.max_slots_scratch_cu,
         EngineId: node.engine_id.value(),
-        #[cfg(not(feature = "abi-5-2-3"))]
+        #[cfg(not(feature = "abi-6-2-4"))]
         OverrideEngineId: node.override_engine_id.value(),
         VendorId: node.vendor_id,
         DeviceId: node.device_id,
@@ -159,7 +164,7 @@ pub(super) fn link(link: &IoLink) -> HsaIoLinkProperties {
         MinimumBandwidth: link.minimum_bandwidth,
         MaximumBandwidth: link.maximum_bandwidth,
         RecTransferSize: link.rec_transfer_size,
-        #[cfg(not(feature = "abi-5-2-3"))]
+        #[cfg(not(feature = "abi-6-2-4"))]
         RecSdmaEngIdMask: link.rec_sdma_eng_id_mask,
         Flags: link.flags,
     }
@@ -171,6 +176,9 @@ pub(super) fn graphics(graphics: &Graphics) -> HsaGraphicsResourceInfo {
         SizeInBytes: graphics.size as u64,
         Metadata: graphics.metadata.cast(),
         MetadataSizeInBytes: graphics.metadata_size,
+        #[cfg(feature = "abi-5-2-3")]
+        Reserved: 0,
+        #[cfg(not(feature = "abi-5-2-3"))]
         NodeId: graphics.node.0,
     }
 }

@@ -17,6 +17,7 @@
 //! | `events` | events and waits |
 //! | `runtime` | trap handlers, cache policies, the runtime that a debugger finds |
 //! | `tools` | management events, counters, sampling |
+//! | `dtif` | what `libdtif.so` has besides |
 //! | `unwritten` | names that exist and answer NOT_IMPLEMENTED |
 //!
 //! Every call on a context has two names: the plain one means the primary context, the one that ends in `Ctx` is given
@@ -25,6 +26,8 @@
 mod argument;
 mod convert;
 mod debugger;
+#[cfg(not(feature = "abi-6-2-4"))]
+mod dtif;
 mod events;
 mod memory;
 mod pointer;

@@ -8,7 +8,8 @@ use hsakmt_core::node;
 use hsakmt_kfd::topology::{Node, Topology};
 
 use super::argument::{InOut, Out};
-use super::{convert, opened, twins};
+use super::{convert, entry, opened, twins};
+use crate::context::Context;
 use crate::ctypes::*;
 use crate::system::opened_snapshot;
 
@@ -122,6 +123,22 @@ twins! {
         let topology = opened_snapshot(context)?;
         let links = find(&topology, NodeId)?.links.get(..NumIoLinks as usize).ok_or(Error::InvalidParameter)?;
         place.fill(links.iter().map(convert::link));
+        Ok(())
+    }
+}
+
+entry! {
+    /// libdrm's handle of a GPU, on the address space that the primary context has there.
+    fn hsaKmtGetAMDGPUDeviceHandle(NodeId: u32, DeviceHandle: Out<HsaAMDGPUDeviceHandle>) {
+        let context = opened(Context::primary())?;
+        let mut place = DeviceHandle.required()?;
+        place.set(context.libdrm_handle(node::NodeId(NodeId))?.as_ptr().cast());
+        Ok(())
+    }
+
+    /// Whether a model stands in for the hardware: never.
+    fn hsaKmtModelEnabled(enable: Out<bool>) {
+        enable.required()?.set(false);
         Ok(())
     }
 }

@@ -27,8 +27,6 @@ macro_rules! refusing {
 refusing! {
     /// Not written yet.
     UNWRITTEN:
-    // topology
-    hsaKmtGetAMDGPUDeviceHandle(NodeId: u32, DeviceHandle: *mut HsaAMDGPUDeviceHandle);
     // debugger
     hsaKmtDbgWavefrontControl(
         NodeId: u32,

@@ -30,12 +30,15 @@ c_struct! {
 
 c_struct! {
     /// An imported buffer.
-    HsaGraphicsResourceInfo = 32 {
-        MemoryAddress: *mut c_void = 0,
-        SizeInBytes: u64 = 8,
-        Metadata: *const c_void = 16,
-        MetadataSizeInBytes: u32 = 24,
-        NodeId: u32 = 28,
+    HsaGraphicsResourceInfo = 32, {
+        MemoryAddress: *mut c_void,
+        SizeInBytes: u64,
+        Metadata: *const c_void,
+        MetadataSizeInBytes: u32,
+        #[cfg(feature = "abi-5-2-3")]
+        Reserved: u32,
+        #[cfg(not(feature = "abi-5-2-3"))]
+        NodeId: u32,
     }
 }
 

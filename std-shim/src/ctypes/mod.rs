@@ -3,7 +3,8 @@
 //! Fields have their C names, since the layout tables do. No field is aligned to more than four bytes. Each struct
 //! states its size and each field its offset; the compiler refuses a struct that differs, and a test holds what is
 //! stated against `tests/layout`. Bit fields are one word: their meaning is in `capi::convert` or in the core's flag
-//! types. With the feature `abi-5-2-3` the structs have the older layout.
+//! types. The features `abi-6-2-4` and `abi-5-2-3` give structs that have grown since their older layout: these state
+//! their size and which layouts have a field, and the test compares the offsets of each layout.
 //!
 //! C callers own what these structs lie in and align it as they like: only ever write one whole, unaligned.
 
@@ -49,25 +50,33 @@ pub unsafe trait CStruct: Copy + 'static {
     }
 }
 
-/// Declares a C struct: `Name = size { field: Type = offset, ... }`.
+/// Declares a C struct: `Name = size { field: Type = offset, ... }`, or, where the layouts differ,
+/// `Name = size, { #[cfg(...)] field: Type, ... }`.
 macro_rules! c_struct {
     ($(#[$doc:meta])* $name:ident = $size:literal { $($field:ident: $type:ty = $offset:literal,)* }) => {
+        c_struct! { $(#[$doc])* $name = $size, { $($field: $type,)* } }
+
+        $(const _: () = assert!(core::mem::offset_of!($name, $field) == $offset);)*
+    };
+    ($(#[$doc:meta])* $name:ident = $size:expr, { $($(#[$layouts:meta])* $field:ident: $type:ty,)* }) => {
         $(#[$doc])*
         #[allow(non_snake_case, reason = "the C name")]
         #[derive(Clone, Copy, Debug)]
         #[repr(C, packed(4))]
         pub struct $name {
             $(
-                #[doc = concat!("At byte ", $offset, ".")]
+                #[doc = concat!("`", stringify!($field), "` of the C struct.")]
+                $(#[$layouts])*
                 pub $field: $type,
             )*
         }
 
         const _: () = {
             assert!(size_of::<$name>() == $size && align_of::<$name>() <= 4);
-            // Offsets as stated and sizes that add up: no padding.
-            assert!(0 $(+ size_of::<$type>())* == $size);
-            $(assert!(core::mem::offset_of!($name, $field) == $offset);)*
+            // The sizes add up: no padding.
+            let mut sum = 0;
+            $($(#[$layouts])* { sum += size_of::<$type>(); })*
+            assert!(sum == $size);
         };
 
         // SAFETY: every field type is an integer, a raw pointer, or an array or struct of these; the assertion above
@@ -75,7 +84,12 @@ macro_rules! c_struct {
         unsafe impl $crate::ctypes::CStruct for $name {
             const NAME: &'static str = stringify!($name);
             const FIELDS: &'static [$crate::ctypes::CField] = &[$(
-                $crate::ctypes::CField { name: stringify!($field), offset: $offset, size: size_of::<$type>() },
+                $(#[$layouts])*
+                $crate::ctypes::CField {
+                    name: stringify!($field),
+                    offset: core::mem::offset_of!($name, $field),
+                    size: size_of::<$type>(),
+                },
             )*];
         }
     };

@@ -25,104 +25,66 @@ c_struct! {
     }
 }
 
-#[cfg(not(feature = "abi-5-2-3"))]
 c_struct! {
     /// One node.
-    HsaNodeProperties = 368 {
-        NumCPUCores: u32 = 0,
-        NumFComputeCores: u32 = 4,
-        NumNeuralCores: u32 = 8,
-        NumMemoryBanks: u32 = 12,
-        NumCaches: u32 = 16,
-        NumIOLinks: u32 = 20,
-        CComputeIdLo: u32 = 24,
-        FComputeIdLo: u32 = 28,
-        Capability: u32 = 32,
-        Capability2: u32 = 36,
-        MaxWavesPerSIMD: u32 = 40,
-        LDSSizeInKB: u32 = 44,
-        GDSSizeInKB: u32 = 48,
-        WaveFrontSize: u32 = 52,
-        NumShaderBanks: u32 = 56,
-        NumArrays: u32 = 60,
-        NumCUPerArray: u32 = 64,
-        NumSIMDPerCU: u32 = 68,
-        MaxSlotsScratchCU: u32 = 72,
-        EngineId: u32 = 76,
-        OverrideEngineId: u32 = 80,
-        VendorId: u16 = 84,
-        DeviceId: u16 = 86,
-        LocationId: u32 = 88,
-        LocalMemSize: u64 = 92,
-        MaxEngineClockMhzFCompute: u32 = 100,
-        MaxEngineClockMhzCCompute: u32 = 104,
-        DrmRenderMinor: i32 = 108,
-        MarketingName: [u16; HSA_PUBLIC_NAME_SIZE] = 112,
-        AMDName: [u8; HSA_PUBLIC_NAME_SIZE] = 240,
-        uCodeEngineVersions: u32 = 304,
-        DebugProperties: u64 = 308,
-        HiveID: u64 = 316,
-        NumSdmaEngines: u32 = 324,
-        NumSdmaXgmiEngines: u32 = 328,
-        NumSdmaQueuesPerEngine: u8 = 332,
-        NumCpQueues: u8 = 333,
-        NumGws: u8 = 334,
-        Integrated: u8 = 335,
-        Domain: u32 = 336,
-        UniqueID: u64 = 340,
-        VGPRSizePerCU: u32 = 348,
-        SGPRSizePerCU: u32 = 352,
-        NumXcc: u32 = 356,
-        KFDGpuID: u32 = 360,
-        FamilyID: u32 = 364,
-    }
-}
-
-#[cfg(feature = "abi-5-2-3")]
-c_struct! {
-    /// One node.
-    HsaNodeProperties = 356 {
-        NumCPUCores: u32 = 0,
-        NumFComputeCores: u32 = 4,
-        NumMemoryBanks: u32 = 8,
-        NumCaches: u32 = 12,
-        NumIOLinks: u32 = 16,
-        CComputeIdLo: u32 = 20,
-        FComputeIdLo: u32 = 24,
-        Capability: u32 = 28,
-        MaxWavesPerSIMD: u32 = 32,
-        LDSSizeInKB: u32 = 36,
-        GDSSizeInKB: u32 = 40,
-        WaveFrontSize: u32 = 44,
-        NumShaderBanks: u32 = 48,
-        NumArrays: u32 = 52,
-        NumCUPerArray: u32 = 56,
-        NumSIMDPerCU: u32 = 60,
-        MaxSlotsScratchCU: u32 = 64,
-        EngineId: u32 = 68,
-        VendorId: u16 = 72,
-        DeviceId: u16 = 74,
-        LocationId: u32 = 76,
-        LocalMemSize: u64 = 80,
-        MaxEngineClockMhzFCompute: u32 = 88,
-        MaxEngineClockMhzCCompute: u32 = 92,
-        DrmRenderMinor: i32 = 96,
-        MarketingName: [u16; HSA_PUBLIC_NAME_SIZE] = 100,
-        AMDName: [u8; HSA_PUBLIC_NAME_SIZE] = 228,
-        uCodeEngineVersions: u32 = 292,
-        DebugProperties: u64 = 296,
-        HiveID: u64 = 304,
-        NumSdmaEngines: u32 = 312,
-        NumSdmaXgmiEngines: u32 = 316,
-        NumSdmaQueuesPerEngine: u8 = 320,
-        NumCpQueues: u8 = 321,
-        NumGws: u8 = 322,
-        Reserved2: u8 = 323,
-        Domain: u32 = 324,
-        UniqueID: u64 = 328,
-        VGPRSizePerCU: u32 = 336,
-        SGPRSizePerCU: u32 = 340,
-        Reserved: [u8; 12] = 344,
+    HsaNodeProperties = if cfg!(feature = "abi-6-2-4") { 356 } else { 368 }, {
+        NumCPUCores: u32,
+        NumFComputeCores: u32,
+        #[cfg(not(feature = "abi-6-2-4"))]
+        NumNeuralCores: u32,
+        NumMemoryBanks: u32,
+        NumCaches: u32,
+        NumIOLinks: u32,
+        CComputeIdLo: u32,
+        FComputeIdLo: u32,
+        Capability: u32,
+        #[cfg(not(feature = "abi-6-2-4"))]
+        Capability2: u32,
+        MaxWavesPerSIMD: u32,
+        LDSSizeInKB: u32,
+        GDSSizeInKB: u32,
+        WaveFrontSize: u32,
+        NumShaderBanks: u32,
+        NumArrays: u32,
+        NumCUPerArray: u32,
+        NumSIMDPerCU: u32,
+        MaxSlotsScratchCU: u32,
+        EngineId: u32,
+        #[cfg(not(feature = "abi-6-2-4"))]
+        OverrideEngineId: u32,
+        VendorId: u16,
+        DeviceId: u16,
+        LocationId: u32,
+        LocalMemSize: u64,
+        MaxEngineClockMhzFCompute: u32,
+        MaxEngineClockMhzCCompute: u32,
+        DrmRenderMinor: i32,
+        MarketingName: [u16; HSA_PUBLIC_NAME_SIZE],
+        AMDName: [u8; HSA_PUBLIC_NAME_SIZE],
+        uCodeEngineVersions: u32,
+        DebugProperties: u64,
+        HiveID: u64,
+        NumSdmaEngines: u32,
+        NumSdmaXgmiEngines: u32,
+        NumSdmaQueuesPerEngine: u8,
+        NumCpQueues: u8,
+        NumGws: u8,
+        #[cfg(feature = "abi-5-2-3")]
+        Reserved2: u8,
+        #[cfg(not(feature = "abi-5-2-3"))]
+        Integrated: u8,
+        Domain: u32,
+        UniqueID: u64,
+        VGPRSizePerCU: u32,
+        SGPRSizePerCU: u32,
+        #[cfg(feature = "abi-5-2-3")]
+        Reserved: [u8; 12],
+        #[cfg(not(feature = "abi-5-2-3"))]
+        NumXcc: u32,
+        #[cfg(not(feature = "abi-5-2-3"))]
+        KFDGpuID: u32,
+        #[cfg(not(feature = "abi-5-2-3"))]
+        FamilyID: u32,
     }
 }
 
@@ -153,42 +115,23 @@ c_struct! {
     }
 }
 
-#[cfg(not(feature = "abi-5-2-3"))]
 c_struct! {
     /// One link between two nodes.
-    HsaIoLinkProperties = 52 {
-        IoLinkType: u32 = 0,
-        VersionMajor: u32 = 4,
-        VersionMinor: u32 = 8,
-        NodeFrom: u32 = 12,
-        NodeTo: u32 = 16,
-        Weight: u32 = 20,
-        MinimumLatency: u32 = 24,
-        MaximumLatency: u32 = 28,
-        MinimumBandwidth: u32 = 32,
-        MaximumBandwidth: u32 = 36,
-        RecTransferSize: u32 = 40,
-        RecSdmaEngIdMask: u32 = 44,
-        Flags: u32 = 48,
-    }
-}
-
-#[cfg(feature = "abi-5-2-3")]
-c_struct! {
-    /// One link between two nodes.
-    HsaIoLinkProperties = 48 {
-        IoLinkType: u32 = 0,
-        VersionMajor: u32 = 4,
-        VersionMinor: u32 = 8,
-        NodeFrom: u32 = 12,
-        NodeTo: u32 = 16,
-        Weight: u32 = 20,
-        MinimumLatency: u32 = 24,
-        MaximumLatency: u32 = 28,
-        MinimumBandwidth: u32 = 32,
-        MaximumBandwidth: u32 = 36,
-        RecTransferSize: u32 = 40,
-        Flags: u32 = 44,
+    HsaIoLinkProperties = if cfg!(feature = "abi-6-2-4") { 48 } else { 52 }, {
+        IoLinkType: u32,
+        VersionMajor: u32,
+        VersionMinor: u32,
+        NodeFrom: u32,
+        NodeTo: u32,
+        Weight: u32,
+        MinimumLatency: u32,
+        MaximumLatency: u32,
+        MinimumBandwidth: u32,
+        MaximumBandwidth: u32,
+        RecTransferSize: u32,
+        #[cfg(not(feature = "abi-6-2-4"))]
+        RecSdmaEngIdMask: u32,
+        Flags: u32,
     }
 }
 
