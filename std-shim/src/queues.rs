@@ -228,8 +228,8 @@ impl Context {
     /// # Safety
     /// Until the queue has been destroyed: the ring, the pointers and the place of the error's reason are memory that the GPU
     /// may read and write, put to no other use, and no part of a Rust object that this would break. The same holds for what
-    /// packets in the ring name, for as long as they run. Nobody frees the queue's own memory but
-    /// [`Context::destroy_queue`].
+    /// packets in the ring name, for as long as they run. Only
+    /// [`Context::destroy_queue`] frees the queue's own memory.
     #[doc(alias = "hsaKmtCreateQueue")]
     #[doc(alias = "hsaKmtCreateQueueExt")]
     pub unsafe fn create_queue(self, request: &QueueRequest) -> Result<MadeQueue> {
@@ -396,7 +396,7 @@ impl Context {
     /// and if the kernel refuses.
     ///
     /// # Safety
-    /// Nobody has freed the queue's save area, which the kernel writes to.
+    /// The queue's save area, which the kernel writes to, was not freed.
     #[doc(alias = "hsaKmtGetQueueInfo")]
     pub unsafe fn queue_info(self, id: u64) -> Result<QueueInfo> {
         self.manage_queues(|manager, queues| {

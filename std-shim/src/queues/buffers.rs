@@ -61,7 +61,7 @@ impl Buffers {
         let page = manager.allocate_for_queue(plan.node, POINTERS, QueueMemory::Pointers)?;
         for pointer in [pointers(page).0, pointers(page).1] {
             let place = with_exposed_provenance_mut::<u64>(pointer as usize);
-            // SAFETY: in the page that has just been made, which the host can access. Nobody else knows it, and the lock is
+            // SAFETY: in the page that has just been made, which the host can access. No other thread knows it, and the lock is
             // held: no other call frees it.
             unsafe { place.write_volatile(0) };
         }

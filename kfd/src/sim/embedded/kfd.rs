@@ -21,7 +21,7 @@ use crate::topology::{Topology, TopologyError};
 #[derive(Debug)]
 pub struct EmbeddedKfd {
     machine: EmbeddedMachine,
-    /// Relaxed: changed by CREATE_PROCESS, which nothing calls beside other calls.
+    /// Relaxed: CREATE_PROCESS changes it, and calls read it, under the machine's lock.
     process: AtomicU64,
     nonce: u64,
     file: OwnedFd,
