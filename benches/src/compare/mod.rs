@@ -10,7 +10,7 @@ mod arguments;
 mod child;
 mod gate;
 mod measure;
-mod programs;
+pub(crate) mod programs;
 mod report;
 mod rows;
 

@@ -84,7 +84,7 @@ fn compiler(header: &str, binary: &Path) -> Command {
     cc
 }
 
-fn build_kfd_sim(target: &Path) -> Result<PathBuf, String> {
+pub(crate) fn build_kfd_sim(target: &Path) -> Result<PathBuf, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.args(["build", "--quiet", "--release", "-p", "hsakmt-kfd", "--bin", "kfd-sim", "--target-dir"]);
@@ -99,12 +99,12 @@ fn install(target: &Path) -> Result<PathBuf, String> {
     Ok(prefix)
 }
 
-fn package() -> &'static Path {
+pub(crate) fn package() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
 /// Where cargo builds: this program is in `<target>/<profile>` or `<target>/<profile>/deps`.
-fn target_folder() -> Result<PathBuf, String> {
+pub(crate) fn target_folder() -> Result<PathBuf, String> {
     let program = std::env::current_exe().map_err(|error| format!("where this program is: {error}"))?;
     let folder = program.parent().unwrap_or(&program);
     let profile = if folder.ends_with("deps") { folder.parent() } else { Some(folder) };
@@ -114,12 +114,12 @@ fn target_folder() -> Result<PathBuf, String> {
         .ok_or_else(|| format!("{}: not built by cargo", program.display()))
 }
 
-/// Runs a command that must succeed; what it said otherwise.
-fn run(command: &mut Command) -> Result<(), String> {
+/// Runs a command that must succeed: what it printed, or what it said otherwise.
+pub(crate) fn run(command: &mut Command) -> Result<String, String> {
     let tool = command.get_program().to_string_lossy().into_owned();
     let output = command.output().map_err(|error| format!("{tool}: {error}"))?;
     if output.status.success() {
-        return Ok(());
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     Err(format!("{tool} failed ({}):\n{}", output.status, String::from_utf8_lossy(&output.stderr).trim_end()))
 }
