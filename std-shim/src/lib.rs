@@ -39,6 +39,7 @@ mod cancel;
 pub mod capi;
 mod connection;
 pub mod context;
+pub mod counters;
 pub mod ctypes;
 mod debugger;
 mod environment;

@@ -11,6 +11,7 @@
 //! | `pointer` | the two calls the library exists for |
 //! | `memory` | objects: make, register, map, end |
 //! | `sharing` | memory of others: dmabufs, other processes' buffers |
+//! | `counters` | performance counters |
 //! | `queues` | user-mode queues |
 //! | `svm` | shared virtual memory, XNACK, memory left |
 //! | `debugger` | a process that debugs itself |
@@ -25,6 +26,7 @@
 
 mod argument;
 mod convert;
+mod counters;
 mod debugger;
 #[cfg(not(feature = "abi-6-2-4"))]
 mod dtif;

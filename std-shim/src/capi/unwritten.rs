@@ -44,20 +44,6 @@ refusing! {
         WatchEvent: *mut *mut HsaEvent,
     );
     hsaKmtDebugTrapIoctl(arg: *mut kfd_ioctl_dbg_trap_args, Queues: *mut u64, DebugReturn: *mut u64);
-    // counters and sampling
-    hsaKmtPmcGetCounterProperties(NodeId: u32, CounterProperties: *mut *mut HsaCounterProperties);
-    hsaKmtPmcRegisterTrace(
-        NodeId: u32,
-        NumberOfCounters: u32,
-        Counters: *mut HsaCounter,
-        TraceRoot: *mut HsaPmcTraceRoot,
-    );
-    hsaKmtPmcUnregisterTrace(NodeId: u32, TraceId: u64);
-    hsaKmtPmcAcquireTraceAccess(NodeId: u32, TraceId: u64);
-    hsaKmtPmcReleaseTraceAccess(NodeId: u32, TraceId: u64);
-    hsaKmtPmcStartTrace(TraceId: u64, TraceBuffer: *mut c_void, TraceBufferSizeBytes: u64);
-    hsaKmtPmcQueryTrace(TraceId: u64);
-    hsaKmtPmcStopTrace(TraceId: u64);
 }
 
 refusing! {

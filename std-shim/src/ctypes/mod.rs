@@ -128,4 +128,6 @@ pub const LAYOUTS: &[CLayout] = &[
     layout::<HsaEventData>(),
     layout::<HsaEvent>(),
     layout::<HsaPcSamplingInfo>(),
+    layout::<HsaCounter>(),
+    layout::<HsaPmcTraceRoot>(),
 ];

@@ -16,8 +16,7 @@ macro_rules! opaque {
 }
 
 opaque! {
-    HsaDbgWaveMessage HsaCounter HsaCounterProperties
-    HsaPmcTraceRoot HsaAMDGPUDevice kfd_ioctl_dbg_trap_args
+    HsaDbgWaveMessage HsaAMDGPUDevice kfd_ioctl_dbg_trap_args
 }
 
 /// A libdrm device.

@@ -13,3 +13,24 @@ c_struct! {
         units: u32 = 36,
     }
 }
+
+c_struct! {
+    /// A performance counter.
+    HsaCounter = 32 {
+        Type: u32 = 0,
+        CounterId: u64 = 4,
+        CounterSizeInBits: u32 = 12,
+        CounterMask: u64 = 16,
+        Flags: u32 = 24,
+        BlockIndex: u32 = 28,
+    }
+}
+
+c_struct! {
+    /// A trace of counters.
+    HsaPmcTraceRoot = 20 {
+        TraceBufferMinSizeBytes: u64 = 0,
+        NumberOfPasses: u32 = 8,
+        TraceId: u64 = 12,
+    }
+}
