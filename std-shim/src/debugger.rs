@@ -2,8 +2,15 @@
 
 use std::sync::Arc;
 
+use hsakmt_core::driver::Errno;
 use hsakmt_core::error::{Error, Result};
-use hsakmt_kfd::uapi::{DbgDeviceInfoEntry, EC_QUEUE_NEW, QueueSnapshotEntry, RuntimeInfo};
+use hsakmt_core::node::NodeId;
+use hsakmt_kfd::device::Arrays;
+use hsakmt_kfd::uapi::{
+    DbgDeviceInfoEntry, DbgTrapArgs, EC_QUEUE_NEW, KFD_IOC_DBG_TRAP_ENABLE, KFD_IOC_DBG_TRAP_GET_DEVICE_SNAPSHOT,
+    KFD_IOC_DBG_TRAP_GET_QUEUE_SNAPSHOT, KFD_IOC_DBG_TRAP_QUERY_EXCEPTION_INFO, KFD_IOC_DBG_TRAP_RESUME_QUEUES,
+    KFD_IOC_DBG_TRAP_SUSPEND_QUEUES, QueueSnapshotEntry, RuntimeInfo,
+};
 
 use crate::connection::Connection;
 use crate::context::Context;
@@ -13,6 +20,9 @@ const MINOR_DEBUG: u32 = 13;
 
 /// `KFD_EC_MASK(EC_QUEUE_NEW)`
 const QUEUE_NEW: u64 = 1 << (EC_QUEUE_NEW - 1);
+
+/// Addresses that can be watched at once.
+pub(crate) const MOST_WATCHED: usize = 100;
 
 /// Room for `count` entries, all zero.
 fn room<T: Default + Clone>(count: usize) -> Result<Vec<T>> {
@@ -93,5 +103,116 @@ impl Context {
         let count = device.debug_queues(QUEUE_NEW, &mut list).map_err(|_| Error::Failed)?;
         list.truncate(count);
         Ok(list)
+    }
+
+    /// Changes waves of a node's GPU by the deprecated debugger, which no supported kernel has. `content` is as the kernel had
+    /// it: operand, mode, trap, message, address. Blocking.
+    ///
+    /// # Errors
+    /// [`Error::NotOpened`], [`Error::InvalidNode`], [`Error::Failed`].
+    #[doc(alias = "hsaKmtDbgWavefrontControl")]
+    pub fn debug_wave_control(self, node: NodeId, content: &[u32; 7]) -> Result<()> {
+        let connection = self.connection()?;
+        let gpu = self.gpu_of(node)?;
+        connection.device().wave_control(gpu, content).map_err(|_| Error::Failed)
+    }
+
+    /// Watches addresses on a node's GPU by the deprecated debugger, which no supported kernel has. Blocking.
+    ///
+    /// # Errors
+    /// [`Error::NotOpened`], [`Error::InvalidNode`]; [`Error::InvalidParameter`] for more than 100 addresses;
+    /// [`Error::NoMemory`]; [`Error::Failed`].
+    #[doc(alias = "hsaKmtDbgAddressWatch")]
+    pub fn debug_address_watch(self, node: NodeId, watched: &Watched<'_>) -> Result<()> {
+        let connection = self.connection()?;
+        let gpu = self.gpu_of(node)?;
+        let count = watched.modes.len();
+        if count > MOST_WATCHED {
+            return Err(Error::InvalidParameter);
+        }
+        let words = [watched.addresses, watched.masks, watched.events];
+        let mut content: Vec<u32> = Vec::new();
+        let length = 1 + count + 2 * words.iter().map(|list| list.len()).sum::<usize>();
+        content.try_reserve_exact(length).map_err(|_| Error::NoMemory)?;
+        content.push(count as u32);
+        content.extend(watched.modes);
+        content.extend(words.into_iter().flatten().flat_map(|word| [*word as u32, (*word >> 32) as u32]));
+        connection.device().address_watch(gpu, &content).map_err(|_| Error::Failed)
+    }
+
+    /// One operation of the kernel's debugger interface, of any process; what the system call returned, which is how many
+    /// queues for some. Blocking.
+    ///
+    /// # Errors
+    /// [`Error::NotOpened`]. What the kernel refuses is [`Err`] inside.
+    ///
+    /// # Safety
+    /// What the operation reads and writes through addresses in `args` may be used as it wants.
+    #[doc(alias = "hsaKmtDebugTrapIoctl")]
+    pub unsafe fn debug_trap(self, args: &mut DbgTrapArgs) -> Result<Result<u32, Errno>> {
+        let connection = self.connection()?;
+        let (address, bytes) = memory_of(args);
+        // SAFETY: by contract.
+        let memory = unsafe { Arrays::memory(address, bytes) };
+        // SAFETY: by contract.
+        Ok(unsafe { connection.device().dbg_trap(args, &memory) })
+    }
+
+    /// The kernel's numbers of queues.
+    ///
+    /// # Errors
+    /// [`Error::NotOpened`]; [`Error::NoMemory`] for an empty list, and for a queue that does not exist.
+    pub fn queue_numbers(self, queues: &[u64]) -> Result<Vec<u32>> {
+        if queues.is_empty() {
+            return Err(Error::NoMemory);
+        }
+        let mut numbers = room(queues.len())?;
+        self.manage_queues(|_, known| {
+            for (number, id) in numbers.iter_mut().zip(queues) {
+                *number = known.number(*id).map_err(|_| Error::NoMemory)?;
+            }
+            Ok(())
+        })?;
+        Ok(numbers)
+    }
+}
+
+/// Addresses that a debugger is told about.
+#[derive(Clone, Copy, Debug)]
+pub struct Watched<'a> {
+    /// `HSA_DBG_WATCH_MODE`, one for each address.
+    pub modes: &'a [u32],
+    /// The addresses.
+    pub addresses: &'a [u64],
+    /// Which bits of each count; or one for all.
+    pub masks: &'a [u64],
+    /// What is signalled; none, or one for each.
+    pub events: &'a [u64],
+}
+
+/// The memory that an operation points to: where, and bytes.
+fn memory_of(args: &DbgTrapArgs) -> (usize, usize) {
+    let entries =
+        |address: u64, count: u32, size: u32| (address as usize, (count as usize).saturating_mul(size as usize));
+    match args.op {
+        KFD_IOC_DBG_TRAP_ENABLE => entries(args.enable().rinfo_ptr, 1, args.enable().rinfo_size),
+        KFD_IOC_DBG_TRAP_SUSPEND_QUEUES => {
+            entries(args.suspend_queues().queue_array_ptr, args.suspend_queues().num_queues, 4)
+        }
+        KFD_IOC_DBG_TRAP_RESUME_QUEUES => {
+            entries(args.resume_queues().queue_array_ptr, args.resume_queues().num_queues, 4)
+        }
+        KFD_IOC_DBG_TRAP_QUERY_EXCEPTION_INFO => {
+            entries(args.query_exception_info().info_ptr, 1, args.query_exception_info().info_size)
+        }
+        KFD_IOC_DBG_TRAP_GET_QUEUE_SNAPSHOT => {
+            let snapshot = args.queue_snapshot();
+            entries(snapshot.snapshot_buf_ptr, snapshot.num_queues, snapshot.entry_size)
+        }
+        KFD_IOC_DBG_TRAP_GET_DEVICE_SNAPSHOT => {
+            let snapshot = args.device_snapshot();
+            entries(snapshot.snapshot_buf_ptr, snapshot.num_devices, snapshot.entry_size)
+        }
+        _ => (0, 0),
     }
 }

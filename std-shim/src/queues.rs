@@ -194,6 +194,11 @@ impl Queues {
         self.live.find(|queue| queue.page as u64 == id).ok_or(Error::InvalidParameter)
     }
 
+    /// The kernel's number of a queue.
+    pub(crate) fn number(&mut self, id: u64) -> Result<u32> {
+        Ok(self.find(id)?.number)
+    }
+
     /// The last close: queues end before their memory does.
     pub(crate) fn end_all(&mut self, manager: &mut ContextManager) {
         while let Some(queue) = self.live.take(|_| true) {

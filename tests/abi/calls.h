@@ -69,6 +69,43 @@ static void topology(void) {
     BOTH(0, hsaKmtGetNodeIoLinkProperties, 1, 1, (long)links);
     BOTH(0, hsaKmtGetClockCounters, 1, (long)&clocks);
     BOTH(0, hsaKmtGetTileConfig, 1, (long)&config);
+    static unsigned char enabled;
+    static void *handle;
+    CALL(0, hsaKmtModelEnabled, (long)&enabled);
+    /* Without libdrm_amdgpu it fails. */
+    CALL(-1, hsaKmtGetAMDGPUDeviceHandle, 1, (long)&handle);
+}
+
+/* The deprecated debugger, and operations of the present one that this kernel refuses. */
+static void debugger(void) {
+    static HsaDbgWaveMessage message;
+    static HSAuint64 trap[4], word;
+    static void *addresses[2];
+    static HSA_DBG_WATCH_MODE modes[2];
+    CALL(HSAKMT_STATUS_ERROR, hsaKmtDbgWavefrontControl, 1, 1, 1, 0, (long)&message);
+    CALL(HSAKMT_STATUS_ERROR, hsaKmtDbgAddressWatch, 1, 2, (long)modes, (long)addresses, (long)trap, 0);
+    /* An operation that no kernel has. */
+    trap[0] = (HSAuint64)99 << 32;
+    CALL(HSAKMT_STATUS_ERROR, hsaKmtDebugTrapIoctl, (long)trap, 0, (long)&word);
+    if ((long)word != -1) {
+        puts("hsaKmtDebugTrapIoctl does not tell what the system call returned");
+        wrong = 1;
+    }
+}
+
+static void counters(void) {
+    static HsaCounterProperties *properties;
+    static HsaPmcTraceRoot root;
+    static HsaCounter counter;
+    CALL(0, hsaKmtPmcGetCounterProperties, 1, (long)&properties);
+    CALL(0, hsaKmtPmcRegisterTrace, 1, 1, (long)&counter, (long)&root);
+    CALL(0, hsaKmtPmcAcquireTraceAccess, 1, root.TraceId);
+    /* No kernel has what it takes to start one. */
+    CALL(HSAKMT_STATUS_ERROR, hsaKmtPmcStartTrace, root.TraceId, (long)&counter, sizeof(counter));
+    CALL(HSAKMT_STATUS_NO_MEMORY, hsaKmtPmcQueryTrace, root.TraceId);
+    CALL(HSAKMT_STATUS_ERROR, hsaKmtPmcStopTrace, root.TraceId);
+    CALL(0, hsaKmtPmcReleaseTraceAccess, 1, root.TraceId);
+    CALL(0, hsaKmtPmcUnregisterTrace, 1, root.TraceId);
 }
 
 static void memory(void) {
@@ -255,6 +292,8 @@ static void call_every_entry(int count, char **names) {
     svm();
     runtime();
     events();
+    counters();
+    debugger();
     tools();
     queues();
     CALL(0, hsaKmtOpenSecondaryKFDCtx, (long)&second);

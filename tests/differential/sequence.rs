@@ -82,8 +82,6 @@ pub(crate) struct Scope {
     pub(crate) newer: bool,
     /// Nodes of the machine.
     pub(crate) nodes: u32,
-    /// GetTileConfig is written.
-    pub(crate) tile: bool,
 }
 
 /// What the calls of one thread may touch.
@@ -345,14 +343,13 @@ fn svm(view: View) -> impl Strategy<Value = Operation> {
 fn rare(view: View) -> BoxedStrategy<Operation> {
     let node = 0..view.scope.nodes + 1;
     // Threads together leave the life cycle to the one before and after them: its counts are the process's.
-    let tile = u32::from(view.scope.tile);
     let anywhere = prop_oneof![
         2 => address(view).prop_map(Operation::QueryNull),
         1 => Just(Operation::Version),
         2 => node.clone().prop_map(Operation::Node),
         2 => (node.clone(), 0u32..4).prop_map(|(node, count)| Operation::Banks(node, count)),
         2 => (node.clone(), 0u32..4).prop_map(|(node, count)| Operation::Links(node, count)),
-        tile => node.clone().prop_map(Operation::Tile),
+        1 => node.clone().prop_map(Operation::Tile),
         2 => Just(Operation::OpenClose),
     ];
     if !view.alone() {

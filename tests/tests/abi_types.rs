@@ -57,19 +57,6 @@ fn the_statuses_are_the_table() {
 }
 
 #[test]
-fn the_readme_lists_what_is_not_written() {
-    let readme = std::fs::read_to_string(workspace().join("README.md")).expect("README.md");
-    let (_, rest) = readme.split_once("<!-- unwritten:begin -->").expect("the marker where the list begins");
-    let (list, _) = rest.split_once("<!-- unwritten:end -->").expect("the marker where the list ends");
-    let is_name = |word: &&str| word.starts_with("hsaKmt");
-    let mut listed: Vec<&str> = list.split(|c: char| !c.is_alphanumeric() && c != '_').filter(is_name).collect();
-    let mut unwritten = capi::UNWRITTEN.to_vec();
-    listed.sort_unstable();
-    unwritten.sort_unstable();
-    assert_eq!(listed, unwritten, "README's list and capi/unwritten.rs differ");
-}
-
-#[test]
 fn the_readme_has_every_environment_variable() {
     let readme = std::fs::read_to_string(workspace().join("README.md")).expect("README.md");
     let (_, rest) = readme.split_once("<!-- environment:begin -->").expect("the marker where the table begins");
@@ -107,10 +94,10 @@ fn variables_in(folder: &Path, read: &mut BTreeSet<String>) {
 }
 
 #[test]
-fn what_is_not_written_is_part_of_the_interface() {
+fn what_is_retired_is_part_of_the_interface() {
     let exports: BTreeSet<String> =
         ["exports-2025-08.txt", "exports-more.txt", "rocr-loader-2025-08.txt"].into_iter().flat_map(exports).collect();
-    for name in capi::UNWRITTEN.iter().chain(capi::RETIRED) {
+    for name in capi::RETIRED {
         assert!(exports.contains(*name), "{name}");
     }
 }

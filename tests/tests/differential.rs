@@ -239,7 +239,6 @@ fn pinned_nobody_can_tell_which_library_answers() {
     if let Some(script) = setting("HSAKMT_DIFFERENTIAL_SCRIPT") {
         return replay(&libraries, Path::new(&script));
     }
-    let tile = !hsakmt::capi::UNWRITTEN.contains(&"hsaKmtGetTileConfig");
     let seed = number("HSAKMT_DIFFERENTIAL_SEED").unwrap_or(20_250_800);
     let total = number("HSAKMT_DIFFERENTIAL_SEQUENCES").unwrap_or(2000);
     let mut wanted = number("HSAKMT_DIFFERENTIAL_FAILURES").unwrap_or(1);
@@ -256,7 +255,7 @@ fn pinned_nobody_can_tell_which_library_answers() {
     for (index, variant) in variants {
         let mut runner = runner(seed, index);
         let mut pair = pair(&libraries, variant);
-        let strategy = sequences(Scope { newer: libraries.newer, nodes: variant.nodes, tile }, variant.environment);
+        let strategy = sequences(Scope { newer: libraries.newer, nodes: variant.nodes }, variant.environment);
         for _ in 0..(total * u64::from(variant.share)).div_ceil(shares) {
             let mut tree = strategy.new_tree(&mut runner).expect("a sequence");
             let sequence = tree.current();

@@ -127,4 +127,28 @@ impl<T: Transport> Device<T> {
         // SAFETY: the struct holds numbers only.
         unsafe { self.set::<{ opcode::DBG_UNREGISTER_DEPRECATED }, _>(DbgUnregisterArgs { gpu_id: gpu.0, pad: 0 }) }
     }
+
+    /// Asks the deprecated debugger to watch addresses; `content` is what follows the struct. Kernels answer `EPERM`.
+    #[doc(alias = "AMDKFD_IOC_DBG_ADDRESS_WATCH_DEPRECATED")]
+    pub fn address_watch(&self, gpu: GpuId, content: &[u32]) -> Result<(), Errno> {
+        let (content_ptr, buf_size_in_bytes) = content_of(content);
+        let args = DbgAddressWatchArgs { content_ptr, gpu_id: gpu.0, buf_size_in_bytes };
+        // SAFETY: a kernel that does read it stays within the content.
+        unsafe { self.set::<{ opcode::DBG_ADDRESS_WATCH_DEPRECATED }, _>(args) }
+    }
+
+    /// Asks the deprecated debugger to change waves; `content` is what follows the struct. Kernels answer `EPERM`.
+    #[doc(alias = "AMDKFD_IOC_DBG_WAVE_CONTROL_DEPRECATED")]
+    pub fn wave_control(&self, gpu: GpuId, content: &[u32]) -> Result<(), Errno> {
+        let (content_ptr, buf_size_in_bytes) = content_of(content);
+        let args = DbgWaveControlArgs { content_ptr, gpu_id: gpu.0, buf_size_in_bytes };
+        // SAFETY: a kernel that does read it stays within the content.
+        unsafe { self.set::<{ opcode::DBG_WAVE_CONTROL_DEPRECATED }, _>(args) }
+    }
+}
+
+/// Where content is, and its bytes with those of the struct before it.
+fn content_of(content: &[u32]) -> (u64, u32) {
+    let bytes = size_of_val(content) + size_of::<DbgAddressWatchArgs>();
+    (content.as_ptr().expose_provenance() as u64, u32::try_from(bytes).unwrap_or(u32::MAX))
 }

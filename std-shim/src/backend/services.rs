@@ -5,8 +5,8 @@ use std::os::fd::OwnedFd;
 
 use hsakmt_core::driver::{Errno, HostRange};
 use hsakmt_core::node::GpuId;
-use hsakmt_kfd::device::{Device, EventRequest, KfdEvent, SpmCopied, Transport};
-use hsakmt_kfd::uapi::{DbgDeviceInfoEntry, EventData, PcSampleInfo, QueueSnapshotEntry, RuntimeInfo};
+use hsakmt_kfd::device::{Arrays, Device, EventRequest, KfdEvent, SpmCopied, Transport};
+use hsakmt_kfd::uapi::{DbgDeviceInfoEntry, DbgTrapArgs, EventData, PcSampleInfo, QueueSnapshotEntry, RuntimeInfo};
 
 /// What an open KFD does beside memory. Each method is one ioctl; any thread may call, beside any other call.
 pub trait Services: Debug + Send + Sync {
@@ -46,6 +46,15 @@ pub trait Services: Debug + Send + Sync {
     fn debugger_register(&self, gpu: GpuId) -> Result<(), Errno>;
     /// See [`Device::debugger_unregister`].
     fn debugger_unregister(&self, gpu: GpuId) -> Result<(), Errno>;
+    /// See [`Device::address_watch`].
+    fn address_watch(&self, gpu: GpuId, content: &[u32]) -> Result<(), Errno>;
+    /// See [`Device::wave_control`].
+    fn wave_control(&self, gpu: GpuId, content: &[u32]) -> Result<(), Errno>;
+    /// See [`Device::dbg_trap`].
+    ///
+    /// # Safety
+    /// See there.
+    unsafe fn dbg_trap(&self, args: &mut DbgTrapArgs, arrays: &Arrays<'_>) -> Result<u32, Errno>;
     /// See [`Device::debug_enable`].
     fn debug_enable(&self, info: &mut RuntimeInfo) -> Result<(), Errno>;
     /// See [`Device::debug_disable`].
@@ -129,6 +138,19 @@ impl<T: Transport + Send + Sync> Services for Device<T> {
 
     fn debugger_unregister(&self, gpu: GpuId) -> Result<(), Errno> {
         Device::debugger_unregister(self, gpu)
+    }
+
+    fn address_watch(&self, gpu: GpuId, content: &[u32]) -> Result<(), Errno> {
+        Device::address_watch(self, gpu, content)
+    }
+
+    fn wave_control(&self, gpu: GpuId, content: &[u32]) -> Result<(), Errno> {
+        Device::wave_control(self, gpu, content)
+    }
+
+    unsafe fn dbg_trap(&self, args: &mut DbgTrapArgs, arrays: &Arrays<'_>) -> Result<u32, Errno> {
+        // SAFETY: this method's contract is that method's.
+        unsafe { Device::dbg_trap(self, args, arrays) }
     }
 
     fn debug_enable(&self, info: &mut RuntimeInfo) -> Result<(), Errno> {

@@ -1,10 +1,9 @@
 //! Performance counters (`hsaKmtPmc...`). What each does is `crate::counters`.
 //!
-//! The calls that take a trace do not ask whether the library is open, those that take a list of counters say NO_MEMORY if
-//! it is not: the C library's answers.
+//! The calls that take a trace do not ask whether the library is open, as in the C library.
 
 use hsakmt_core::error::{Error, Result};
-use hsakmt_core::node::NodeId;
+use hsakmt_core::node;
 
 use super::argument::{Address, In, Out};
 use super::entry;
@@ -13,9 +12,11 @@ use crate::counters::{self, Counter};
 use crate::ctypes::*;
 use crate::status::Status;
 
-/// The counters of an open library.
+/// The context, if it is open. The C library says NO_MEMORY before the first open, and later that there is no such node.
 fn opened() -> Result<Context> {
-    super::opened(Context::primary()).map_err(|_| Error::NoMemory)
+    let context = Context::primary();
+    let never = context.generation() == 0;
+    super::opened(context).map_err(|_| if never { Error::NoMemory } else { Error::InvalidNode })
 }
 
 entry! {
@@ -23,7 +24,7 @@ entry! {
     fn hsaKmtPmcGetCounterProperties(NodeId: u32, CounterProperties: Out<*const u32>) {
         let context = opened()?;
         let mut place = CounterProperties.required()?;
-        place.set(context.counters(self::NodeId(NodeId))?);
+        place.set(context.counters(node::NodeId(NodeId))?);
         Ok(())
     }
 
@@ -46,19 +47,19 @@ entry! {
         if too_many {
             list.push(Counter { block: 0, kind: 0, bits: 0 });
         }
-        let trace = context.register_trace(self::NodeId(NodeId), &list)?;
+        let trace = context.register_trace(node::NodeId(NodeId), &list)?;
         place.set(HsaPmcTraceRoot { TraceBufferMinSizeBytes: trace.buffer, NumberOfPasses: 1, TraceId: trace.id });
         Ok(())
     }
 
     /// Ends a trace.
     fn hsaKmtPmcUnregisterTrace(NodeId: u32, TraceId: u64) {
-        counters::unregister_trace(self::NodeId(NodeId), TraceId)
+        counters::unregister_trace(node::NodeId(NodeId), TraceId)
     }
 
     /// Takes what a trace needs: nothing. 5.2.3 has shared counters only of an IOMMU, which no kernel has any more.
     fn hsaKmtPmcAcquireTraceAccess(NodeId: u32, TraceId: u64) {
-        let access = counters::check_trace(TraceId).and_then(|_| counters::standing_gpu(self::NodeId(NodeId)).map(|_| ()));
+        let access = counters::check_trace(TraceId).and_then(|_| counters::standing_gpu(node::NodeId(NodeId)).map(|_| ()));
         match access {
             Ok(()) if cfg!(feature = "abi-5-2-3") => Status::Unavailable,
             access => access.into(),

@@ -1,13 +1,20 @@
 //! The debugger: a process that debugs itself. What is given out is from malloc, for the caller to free.
 
 use core::ffi::c_void;
+use core::ptr::with_exposed_provenance_mut;
 
 use hsakmt_core::error::Error;
-use hsakmt_kfd::uapi::{DbgDeviceInfoEntry, QueueSnapshotEntry, RuntimeInfo};
+use hsakmt_core::node;
+use hsakmt_kfd::uapi::{
+    DbgDeviceInfoEntry, DbgTrapArgs, KFD_IOC_DBG_TRAP_RESUME_QUEUES, KFD_IOC_DBG_TRAP_SUSPEND_QUEUES,
+    QueueSnapshotEntry, RuntimeInfo,
+};
 
-use super::argument::{Out, heap_copy};
-use super::{opened, twins};
-use crate::ctypes::CBool;
+use super::argument::{In, InOut, Out, heap_copy};
+use super::{entry, opened, twins};
+use crate::context::Context;
+use crate::ctypes::{CBool, CEnum, HsaDbgWaveMessage};
+use crate::debugger::{MOST_WATCHED, Watched};
 
 twins! {
     /// Attaches this process to itself.
@@ -62,4 +69,74 @@ twins! {
         place.set(heap_copy(&queues).ok_or(Error::NoMemory)?);
         Ok(())
     }
+}
+
+entry! {
+    /// Changes waves by the deprecated debugger.
+    fn hsaKmtDbgWavefrontControl(
+        NodeId: u32,
+        Operand: CEnum,
+        Mode: CEnum,
+        TrapId: u32,
+        DbgWaveMsgRing: In<HsaDbgWaveMessage>,
+    ) {
+        let context = opened(Context::primary())?;
+        let HsaDbgWaveMessage { MemoryVA, DbgWaveMsg } = DbgWaveMsgRing.required()?;
+        let ([a, b], [c, d]) = (halves(DbgWaveMsg), halves(MemoryVA));
+        context.debug_wave_control(node::NodeId(NodeId), &[Operand, Mode, TrapId, a, b, c, d])
+    }
+
+    /// Watches addresses by the deprecated debugger.
+    fn hsaKmtDbgAddressWatch(
+        NodeId: u32,
+        NumWatchPoints: u32,
+        WatchMode: In<CEnum>,
+        WatchAddress: In<u64>,
+        WatchMask: In<u64>,
+        WatchEvent: In<u64>,
+    ) {
+        let context = opened(Context::primary())?;
+        // One more than can be watched is enough to be refused.
+        let count = (NumWatchPoints as usize).min(MOST_WATCHED + 1);
+        let masks = if WatchMask.required()? > 0 { count } else { 1 };
+        context.debug_address_watch(
+            node::NodeId(NodeId),
+            &Watched {
+                modes: &WatchMode.copy(count)?,
+                addresses: &WatchAddress.copy(count)?,
+                masks: &WatchMask.copy(masks)?,
+                events: &WatchEvent.copy(count)?,
+            },
+        )
+    }
+
+    /// One operation of the kernel's debugger interface. Queues that are named by their ids are put into the operation's own
+    /// list, as the kernel's numbers.
+    fn hsaKmtDebugTrapIoctl(arg: InOut<DbgTrapArgs>, Queues: In<u64>, DebugReturn: Out<i64>) {
+        let context = opened(Context::primary())?;
+        let mut args = arg.get().ok_or(Error::InvalidParameter)?;
+        let suspends = args.op == KFD_IOC_DBG_TRAP_SUSPEND_QUEUES;
+        let (list, count) = if suspends {
+            (args.suspend_queues().queue_array_ptr, args.suspend_queues().num_queues)
+        } else {
+            (args.resume_queues().queue_array_ptr, args.resume_queues().num_queues)
+        };
+        if !Queues.is_missing() {
+            let numbers = context.queue_numbers(&Queues.copy(count as usize)?)?;
+            let list = with_exposed_provenance_mut::<u32>(list as usize);
+            Out::inside(list).required()?.fill(numbers.into_iter());
+        }
+        // SAFETY: the caller's promise by calling (`argument`): what it points to is the kernel's to use.
+        let answer = unsafe { context.debug_trap(&mut args) }?;
+        let returned = answer.map_or(-1, i64::from);
+        arg.out().required()?.set(args);
+        DebugReturn.optional().iter_mut().for_each(|place| place.set(returned));
+        let counts = suspends || args.op == KFD_IOC_DBG_TRAP_RESUME_QUEUES;
+        let most = if counts { i64::from(count) } else { 0 };
+        if (0..=most).contains(&returned) { Ok(()) } else { Err(Error::Failed) }
+    }
+}
+
+fn halves(word: u64) -> [u32; 2] {
+    [word as u32, (word >> 32) as u32]
 }

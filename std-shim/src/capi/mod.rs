@@ -14,12 +14,12 @@
 //! | `counters` | performance counters |
 //! | `queues` | user-mode queues |
 //! | `svm` | shared virtual memory, XNACK, memory left |
+//! | `retired` | names that exist and answer NOT_IMPLEMENTED |
 //! | `debugger` | a process that debugs itself |
 //! | `events` | events and waits |
 //! | `runtime` | trap handlers, cache policies, the runtime that a debugger finds |
 //! | `tools` | management events, counters, sampling |
 //! | `dtif` | what `libdtif.so` has besides |
-//! | `unwritten` | names that exist and answer NOT_IMPLEMENTED |
 //!
 //! Every call on a context has two names: the plain one means the primary context, the one that ends in `Ctx` is given
 //! one. `argument` turns C arguments into Rust, `convert` Rust answers into C structs.
@@ -35,16 +35,16 @@ mod memory;
 mod pointer;
 mod process;
 mod queues;
+mod retired;
 mod runtime;
 mod sharing;
 mod svm;
 mod tools;
 mod topology;
-mod unwritten;
 
 #[cfg(feature = "abi-5-2-3")]
-pub use unwritten::OLDER;
-pub use unwritten::{RETIRED, UNWRITTEN};
+pub use retired::OLDER;
+pub use retired::RETIRED;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

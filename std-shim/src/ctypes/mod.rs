@@ -128,6 +128,7 @@ pub const LAYOUTS: &[CLayout] = &[
     layout::<HsaEventData>(),
     layout::<HsaEvent>(),
     layout::<HsaPcSamplingInfo>(),
+    layout::<HsaDbgWaveMessage>(),
     layout::<HsaCounter>(),
     layout::<HsaPmcTraceRoot>(),
 ];

@@ -16,7 +16,7 @@ macro_rules! opaque {
 }
 
 opaque! {
-    HsaDbgWaveMessage HsaAMDGPUDevice kfd_ioctl_dbg_trap_args
+    HsaAMDGPUDevice
 }
 
 /// A libdrm device.

@@ -34,3 +34,11 @@ c_struct! {
         TraceId: u64 = 12,
     }
 }
+
+c_struct! {
+    /// What waves are told.
+    HsaDbgWaveMessage = 16 {
+        MemoryVA: u64 = 0,
+        DbgWaveMsg: u64 = 8,
+    }
+}

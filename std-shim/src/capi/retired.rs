@@ -1,9 +1,6 @@
-//! Names that exist and answer NOT_IMPLEMENTED.
+//! Names that exist and answer NOT_IMPLEMENTED, as in the C library.
 //!
-//! A program that links to one of them loads and runs; only the call is refused. Nothing is read or written. The list
-//! stands here once: README repeats it for readers, and a test compares the two.
-
-use core::ffi::c_void;
+//! A program that links to one of them loads and runs; only the call is refused. Nothing is read or written.
 
 use crate::ctypes::*;
 use crate::status::Status;
@@ -22,28 +19,6 @@ macro_rules! refusing {
             }
         )*
     };
-}
-
-refusing! {
-    /// Not written yet.
-    UNWRITTEN:
-    // debugger
-    hsaKmtDbgWavefrontControl(
-        NodeId: u32,
-        Operand: CEnum,
-        Mode: CEnum,
-        TrapId: u32,
-        DbgWaveMsgRing: *mut HsaDbgWaveMessage,
-    );
-    hsaKmtDbgAddressWatch(
-        NodeId: u32,
-        NumWatchPoints: u32,
-        WatchMode: *mut CEnum,
-        WatchAddress: *mut *mut c_void,
-        WatchMask: *mut u64,
-        WatchEvent: *mut *mut HsaEvent,
-    );
-    hsaKmtDebugTrapIoctl(arg: *mut kfd_ioctl_dbg_trap_args, Queues: *mut u64, DebugReturn: *mut u64);
 }
 
 refusing! {
