@@ -32,6 +32,14 @@ static long run_entry(const struct call *call) {
     return (int)call->entry(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9]);
 }
 
+/* Something else is wrong; where entries may be refused, nothing is. */
+static void complain(const char *what) {
+    if (!getenv("ANY_STATUS")) {
+        puts(what);
+        wrong = 1;
+    }
+}
+
 static void expect(int line, long want, struct call call) {
     long got = fresh(call);
     called[calls++] = call.name;
@@ -87,10 +95,8 @@ static void debugger(void) {
     /* An operation that no kernel has. */
     trap[0] = (HSAuint64)99 << 32;
     CALL(HSAKMT_STATUS_ERROR, hsaKmtDebugTrapIoctl, (long)trap, 0, (long)&word);
-    if ((long)word != -1) {
-        puts("hsaKmtDebugTrapIoctl does not tell what the system call returned");
-        wrong = 1;
-    }
+    if ((long)word != -1)
+        complain("hsaKmtDebugTrapIoctl does not tell what the system call returned");
 }
 
 static void counters(void) {
@@ -201,10 +207,8 @@ static void tools(void) {
     /* A session that samples otherwise: the kernel says how it does. */
     ways[1] = ways[0], ways[1].value = 2000;
     CALL(HSAKMT_STATUS_ERROR, hsaKmtPcSamplingCreate, 1, (long)&ways[1], (long)&needed);
-    if (ways[1].value != 1000 || needed != 0) {
-        puts("another session's interval is not told");
-        wrong = 1;
-    }
+    if (ways[1].value != 1000 || needed != 0)
+        complain("another session's interval is not told");
     CALL(0, hsaKmtPcSamplingStart, 1, session[0]);
     CALL(0, hsaKmtPcSamplingStartCtx, (long)primary, 1, session[1]);
     CALL(0, hsaKmtPcSamplingStop, 1, session[0]);
@@ -246,12 +250,10 @@ static void queues(void) {
     EACH(0, hsaKmtSetQueueCUMask, compute[0].QueueId, 32, (long)&mask);
     /* It has stopped. */
     EACH(0, hsaKmtGetQueueInfo, compute[0].QueueId, (long)&info);
-    if (info.NumCUAssigned != 32 || !info.CUMaskInfo || info.CUMaskInfo[0] != 1 || info.SaveAreaSizeInBytes ||
-        info.ControlStackUsedInBytes || info.ControlStackTop != info.UserContextSaveArea ||
-        (char *)info.ControlStackTop != (char *)info.SaveAreaHeader + info.SaveAreaHeader->ControlStackOffset) {
-        puts("a queue's information is wrong");
-        wrong = 1;
-    }
+    if (!info.SaveAreaHeader || info.NumCUAssigned != 32 || !info.CUMaskInfo || info.CUMaskInfo[0] != 1 ||
+        info.SaveAreaSizeInBytes || info.ControlStackUsedInBytes || info.ControlStackTop != info.UserContextSaveArea ||
+        (char *)info.ControlStackTop != (char *)info.SaveAreaHeader + info.SaveAreaHeader->ControlStackOffset)
+        complain("a queue's information is wrong");
     /* One queue of a process has it at a time. */
     CALL(0, hsaKmtAllocQueueGWS, compute[0].QueueId, 1, (long)&first);
     CALL(HSAKMT_STATUS_OUT_OF_RESOURCES, hsaKmtAllocQueueGWSCtx, (long)primary, compute[1].QueueId, 1, (long)&first);
