@@ -216,11 +216,13 @@ static void tools(void) {
     CALL(0, hsaKmtPcSamplingDestroy, 1, session[0]);
     CALL(0, hsaKmtPcSamplingDestroyCtx, (long)primary, 1, session[1]);
     static void *data;
-    /* The simulated kernel has no DBG_TRAP. */
-    EACH(HSAKMT_STATUS_ERROR, hsaKmtDbgEnable, (long)&data, (long)&copied);
-    EACH(HSAKMT_STATUS_ERROR, hsaKmtDbgGetDeviceData, (long)&data, (long)&copied, (long)&needed);
+    /* One debugger at a time, and no queue yet. */
+    CALL(0, hsaKmtDbgEnable, (long)&data, (long)&copied);
+    CALL(HSAKMT_STATUS_ERROR, hsaKmtDbgEnableCtx, (long)primary, (long)&data, (long)&copied);
+    EACH(0, hsaKmtDbgGetDeviceData, (long)&data, (long)&copied, (long)&needed);
     EACH(HSAKMT_STATUS_ERROR, hsaKmtDbgGetQueueData, (long)&data, (long)&copied, (long)&needed, 1);
-    EACH(HSAKMT_STATUS_ERROR, hsaKmtDbgDisable);
+    CALL(0, hsaKmtDbgDisable);
+    CALL(HSAKMT_STATUS_ERROR, hsaKmtDbgDisableCtx, (long)primary);
     EACH(HSAKMT_STATUS_ERROR, hsaKmtDbgRegister, 1);
     EACH(HSAKMT_STATUS_ERROR, hsaKmtDbgUnregister, 1);
 }

@@ -264,6 +264,13 @@ fn link_properties(kind: u32, from: u32, to: u32, weight: u32) -> String {
     )
 }
 
+/// A property of a GPU's node that does not depend on banks or links, by its name; 0 for an unknown one.
+pub(crate) fn gpu_property(machine: &Machine, index: usize, name: &str) -> u64 {
+    let text = properties(machine, 1, machine.gpus.get(index), 0, 0);
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok());
+    value.unwrap_or(0)
+}
+
 fn properties(machine: &Machine, node: u32, gpu: Option<&Gpu>, banks: u32, links: usize) -> String {
     let cores = if node == 0 { machine.cpu_cores } else { 0 };
     let index = gpu.and_then(|gpu| machine.gpu_index(gpu.gpu_id)).unwrap_or(0);

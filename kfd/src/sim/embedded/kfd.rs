@@ -48,8 +48,8 @@ impl EmbeddedKfd {
         Duration::from_nanos(self.inside.load(Ordering::Relaxed))
     }
 
-    /// The machine's answer to one ioctl. `args` has at least the bytes of the command's struct.
-    fn answer(&self, command: Command, args: &mut [u8], arrays: &Arrays<'_>) -> Result<(), Errno> {
+    /// The machine's answer to one ioctl, with the number that the system call returns. `args` has at least the bytes of the command's struct.
+    fn answer(&self, command: Command, args: &mut [u8], arrays: &Arrays<'_>) -> Result<u32, Errno> {
         let start = Instant::now();
         let mut slept = Duration::ZERO;
         let result = {
@@ -62,13 +62,14 @@ impl EmbeddedKfd {
             self.machine.wake_waits(&mut shared);
             loop {
                 match answer {
-                    Answer::Done(result) => break result,
+                    Answer::Done(result) => break result.map(|()| 0),
+                    Answer::Counted(count) => break Ok(count),
                     Answer::Rebind(process) => {
                         shared.world.close(self.process());
                         self.process.store(process.0, Ordering::Relaxed);
                         // The waits of the process that is gone end.
                         self.machine.events.notify_all();
-                        break Ok(());
+                        break Ok(0);
                     }
                     Answer::Sleep(wait) => {
                         let before = Instant::now();
@@ -114,11 +115,11 @@ unsafe impl Transport for EmbeddedKfd {
     }
 
     unsafe fn set<const OPCODE: Opcode, T: Args>(&self, mut args: T) -> Result<(), Errno> {
-        self.answer(const { device::command(OPCODE) }, args.as_mut_bytes(), &Arrays::NONE)
+        self.answer(const { device::command(OPCODE) }, args.as_mut_bytes(), &Arrays::NONE).map(drop)
     }
 
     unsafe fn update<const OPCODE: Opcode, T: Args>(&self, args: &mut T, arrays: &Arrays<'_>) -> Result<(), Errno> {
-        self.answer(const { device::command(OPCODE) }, args.as_mut_bytes(), arrays)
+        self.answer(const { device::command(OPCODE) }, args.as_mut_bytes(), arrays).map(drop)
     }
 
     unsafe fn update_counted<const OPCODE: Opcode, T: Args>(
@@ -126,17 +127,16 @@ unsafe impl Transport for EmbeddedKfd {
         args: &mut T,
         arrays: &Arrays<'_>,
     ) -> Result<u32, Errno> {
-        // The machine has no call that returns a number: DBG_TRAP is refused.
-        self.answer(const { device::command(OPCODE) }, args.as_mut_bytes(), arrays).map(|()| 0)
+        self.answer(const { device::command(OPCODE) }, args.as_mut_bytes(), arrays)
     }
 
     unsafe fn command<const OPCODE: Opcode>(&self) -> Result<(), Errno> {
-        self.answer(const { device::command(OPCODE) }, &mut [], &Arrays::NONE)
+        self.answer(const { device::command(OPCODE) }, &mut [], &Arrays::NONE).map(drop)
     }
 
     unsafe fn update_sized(&self, request: Opcode, args: &mut [u8]) -> Result<(), Errno> {
         let (_, number, _) = opcode::parts(request);
-        self.answer(Command::from_number(number).ok_or(Errno::NOTTY)?, args, &Arrays::NONE)
+        self.answer(Command::from_number(number).ok_or(Errno::NOTTY)?, args, &Arrays::NONE).map(drop)
     }
 
     fn open_render(&self, minor: u32) -> Result<RenderNode, Errno> {

@@ -128,7 +128,9 @@ impl EmbeddedMachine {
         }
         let nonce = shared.world.nonce();
         let file = memfd::create(nonce, DeviceFile::Kfd(0), memfd::DEVICE_BYTES).map_err(errno)?;
-        Ok(EmbeddedKfd::new(self.clone(), shared.world.open(), nonce, file))
+        let process = shared.world.open();
+        shared.world.name_process(process, std::process::id(), "");
+        Ok(EmbeddedKfd::new(self.clone(), process, nonce, file))
     }
 
     /// What the machine looks like, read once from the same files that a supervised program finds (a temporary

@@ -111,7 +111,10 @@ impl Engine<'_> {
 
     /// Tells a runtime without exceptions that its queue is inactive: true if the queue names a signal for that.
     pub(super) fn report_inactive(&mut self, queue: &Queue) -> bool {
-        if queue.kind != Kind::Aql || self.p.runtime || self.read_u32(queue.read_pointer + 8) != Ok(READ_INDEX as u32) {
+        if queue.kind != Kind::Aql
+            || self.p.has_runtime()
+            || self.read_u32(queue.read_pointer + 8) != Ok(READ_INDEX as u32)
+        {
             return false;
         }
         let Ok(signal) = self.read_u64(queue.read_pointer - READ_INDEX + INACTIVE) else { return false };

@@ -411,7 +411,8 @@ fn a_dispatch_ends_its_queue_with_an_exception() {
     let header =
         ContextSaveAreaHeader { err_payload_addr: 0x5000, err_event_id: event, ..ContextSaveAreaHeader::default() };
     bench.pages.write(Place::Host(SAVE), header.as_bytes()).unwrap();
-    bench.world.processes.get_mut(&bench.process).unwrap().runtime = true;
+    bench.world.processes.get_mut(&bench.process).unwrap().runtime.runtime_state =
+        crate::uapi::DEBUG_RUNTIME_STATE_ENABLED;
     bench.submit(&aql(2, &[]));
     let mut payload = [0; 8];
     bench.pages.read(Place::Host(0x5000), &mut payload).unwrap();

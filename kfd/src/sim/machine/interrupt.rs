@@ -76,7 +76,7 @@ impl World {
             return;
         }
         let mut bytes = [0; size_of::<ContextSaveAreaHeader>()];
-        if p.runtime && queue.save_area != 0 && bus.read(Place::Host(queue.save_area), &mut bytes).is_ok() {
+        if p.has_runtime() && queue.save_area != 0 && bus.read(Place::Host(queue.save_area), &mut bytes).is_ok() {
             let header: ContextSaveAreaHeader = from_caller(&bytes);
             let mut before = [0; 8];
             let at = Place::Host(header.err_payload_addr);

@@ -36,6 +36,7 @@ use crate::opcode::{self, Command};
 use crate::uapi;
 
 pub mod bus;
+mod debug;
 pub(crate) mod event;
 mod fault;
 mod holdings;
@@ -86,6 +87,8 @@ pub enum SvmMode {
 pub enum Answer {
     /// It is answered.
     Done(Result<(), Errno>),
+    /// It is answered, and the system call returns a number.
+    Counted(u32),
     /// The caller sleeps: ask again with the same [`Wait`] when an event was set or the time is up.
     Sleep(Wait),
     /// The opening belongs to this new process from now on.
@@ -301,7 +304,9 @@ impl World {
     ) -> Answer {
         let writes = matches!(command.direction(), Direction::Read | Direction::ReadWrite);
         match answer {
-            Answer::Done(_) if writes && caller.write(argument, bytes).is_err() => Answer::Done(Err(FAULT)),
+            Answer::Done(_) | Answer::Counted(_) if writes && caller.write(argument, bytes).is_err() => {
+                Answer::Done(Err(FAULT))
+            }
             answer => answer,
         }
     }
@@ -378,13 +383,19 @@ impl World {
             Command::SmiEvents => typed(bytes, |args| self.smi_events(p, args, caller)),
             Command::RlcSpm => typed(bytes, |args| self.spm(p, args)),
             Command::PcSample => typed(bytes, |args| self.pc_sample(of, args, caller)),
-            Command::CriuOp | Command::DbgTrap | Command::CrossMemoryCopy => Err(Errno::NOTTY),
+            Command::DbgTrap => return counted(bytes, |args| self.dbg_trap(p, args, caller)),
+            Command::CriuOp | Command::CrossMemoryCopy => Err(Errno::NOTTY),
         })
     }
 
     /// CREATE_PROCESS: only the process an opening came with may be left, and only once.
     fn secondary(&mut self, p: &Process) -> Answer {
-        if p.primary { Answer::Rebind(self.create_process(false)) } else { Answer::Done(Err(Errno::INVAL)) }
+        if !p.primary {
+            return Answer::Done(Err(Errno::INVAL));
+        }
+        let new = self.create_process(false);
+        self.name_process(new, p.pid, &p.name);
+        Answer::Rebind(new)
     }
 
     /// A GPU by the number an argument holds.
@@ -414,6 +425,19 @@ fn first_minor(command: Command) -> u32 {
         Command::RuntimeEnable | Command::DbgTrap => 13,
         _ => 0,
     }
+}
+
+/// As [`typed`], for a call that returns a number.
+fn counted<T>(bytes: &mut [u8], answer: impl FnOnce(&mut T) -> Result<u32, Errno>) -> Answer
+where
+    T: FromBytes + IntoBytes + Immutable,
+{
+    let mut count = 0;
+    let result = typed(bytes, |args| {
+        count = answer(args)?;
+        Ok(())
+    });
+    result.map_or_else(|error| Answer::Done(Err(error)), |()| Answer::Counted(count))
 }
 
 /// Runs `answer` on the struct in `bytes` and puts the struct back, whatever came out.

@@ -6,11 +6,13 @@ use hsakmt_core::driver::Errno;
 use hsakmt_core::node::GpuId;
 
 use super::NODEV;
+use super::debug::Session;
 use super::event::Events;
 use super::memory::{AddressSpace, Bo};
 use super::queue::Queues;
 use super::svm::Ranges;
 use super::tools::SmiClient;
+use crate::uapi::{DEBUG_RUNTIME_STATE_ENABLED, RuntimeInfo};
 
 /// A process's name inside the simulated machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -39,7 +41,10 @@ pub struct Process {
     pub(crate) bos: BTreeMap<u64, Bo>,
     pub(crate) next_handle: u32,
     pub(crate) xnack: bool,
-    pub(crate) runtime: bool,
+    /// What the runtime has told.
+    pub(crate) runtime: RuntimeInfo,
+    /// The debugger that is attached.
+    pub(crate) debugger: Option<Session>,
     pub(crate) ranges: Ranges,
     pub(crate) events: Events,
     pub(crate) queues: Queues,
@@ -58,7 +63,8 @@ impl Process {
             bos: BTreeMap::new(),
             next_handle: 1,
             xnack: false,
-            runtime: false,
+            runtime: RuntimeInfo::default(),
+            debugger: None,
             ranges: Ranges::default(),
             events: Events::default(),
             queues: Queues::default(),
@@ -66,6 +72,11 @@ impl Process {
             pid: 0,
             name: String::new(),
         }
+    }
+
+    /// Whether a runtime is ready to be debugged.
+    pub(crate) fn has_runtime(&self) -> bool {
+        self.runtime.runtime_state == DEBUG_RUNTIME_STATE_ENABLED
     }
 
     /// The GPU at `index`, if its address space was acquired: everything else needs that first.

@@ -12,13 +12,14 @@ use super::memory::doorbells_at;
 use super::{BUSY, FAULT, NODEV, Process, World};
 use crate::sim::caller::Caller;
 use crate::uapi::{
-    AllocQueueGwsArgs, CreateQueueArgs, DestroyQueueArgs, GetQueueWaveStateArgs, KFD_IOC_QUEUE_TYPE_COMPUTE,
-    KFD_IOC_QUEUE_TYPE_COMPUTE_AQL, KFD_IOC_QUEUE_TYPE_SDMA, KFD_IOC_QUEUE_TYPE_SDMA_BY_ENG_ID,
-    KFD_IOC_QUEUE_TYPE_SDMA_XGMI, KFD_MAX_QUEUE_PERCENTAGE, KFD_MAX_QUEUE_PRIORITY, SetCuMaskArgs, UpdateQueueArgs,
+    AllocQueueGwsArgs, CreateQueueArgs, DestroyQueueArgs, EC_QUEUE_NEW, GetQueueWaveStateArgs,
+    KFD_IOC_QUEUE_TYPE_COMPUTE, KFD_IOC_QUEUE_TYPE_COMPUTE_AQL, KFD_IOC_QUEUE_TYPE_SDMA,
+    KFD_IOC_QUEUE_TYPE_SDMA_BY_ENG_ID, KFD_IOC_QUEUE_TYPE_SDMA_XGMI, KFD_MAX_QUEUE_PERCENTAGE, KFD_MAX_QUEUE_PRIORITY,
+    SetCuMaskArgs, UpdateQueueArgs,
 };
 
 /// Queues of one process.
-const LIMIT: u32 = 1024;
+pub(crate) const LIMIT: u32 = 1024;
 /// Queues of one process on one GPU.
 const GPU_LIMIT: usize = 127;
 /// The most bits of a CU mask that count.
@@ -77,6 +78,10 @@ pub(crate) struct Queue {
     /// Exceptions that it raised, one bit each.
     pub(crate) exceptions: u64,
     gws: bool,
+    /// A debugger has stopped it.
+    pub(crate) suspended: bool,
+    pub(crate) write_pointer: u64,
+    pub(crate) save_area_size: u32,
     /// Handles of the buffers that may not be unmapped while it exists.
     pub(crate) buffers: Vec<u64>,
 }
@@ -84,7 +89,12 @@ pub(crate) struct Queue {
 impl Queue {
     /// Whether the GPU runs it.
     pub(crate) fn is_active(&self) -> bool {
-        self.ring != 0 && self.size != 0 && self.share & 0xff > 0 && !self.stopped
+        self.ring != 0 && self.size != 0 && self.share & 0xff > 0 && !self.stopped && !self.suspended
+    }
+
+    /// Whether global wave sync is its.
+    pub(crate) fn has_gws(&self) -> bool {
+        self.gws
     }
 }
 
@@ -164,8 +174,11 @@ impl World {
             pending: 0,
             returned: 0,
             stopped: false,
-            exceptions: 0,
+            exceptions: 1 << (EC_QUEUE_NEW - 1),
             gws: false,
+            suspended: false,
+            write_pointer: args.write_pointer_address,
+            save_area_size: args.ctx_save_restore_size,
             buffers,
         };
         p.queues.list.insert(id, queue);

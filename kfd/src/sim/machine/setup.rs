@@ -7,8 +7,9 @@ use super::{BUSY, PERM, Process, World};
 use crate::sim::caller::Caller;
 use crate::sim::memfd::DeviceFile;
 use crate::uapi::{
-    AcquireVmArgs, GetClockCountersArgs, GetProcessAperturesArgs, GetProcessAperturesNewArgs, GetTileConfigArgs,
-    GetVersionArgs, ProcessDeviceApertures, RuntimeEnableArgs, SetMemoryPolicyArgs, SetScratchBackingVaArgs,
+    AcquireVmArgs, DEBUG_RUNTIME_STATE_ENABLED, GetClockCountersArgs, GetProcessAperturesArgs,
+    GetProcessAperturesNewArgs, GetTileConfigArgs, GetVersionArgs, KFD_RUNTIME_ENABLE_MODE_TTMP_SAVE_MASK,
+    ProcessDeviceApertures, RuntimeEnableArgs, RuntimeInfo, SetMemoryPolicyArgs, SetScratchBackingVaArgs,
     SetTrapHandlerArgs, SetXnackModeArgs,
 };
 
@@ -133,10 +134,15 @@ impl World {
 
     pub(crate) fn runtime_enable(&self, p: &mut Process, args: &mut RuntimeEnableArgs) -> Result<(), Errno> {
         let enable = args.mode_mask & 1 != 0;
-        if enable && p.runtime {
+        if enable && p.has_runtime() {
             return Err(BUSY);
         }
-        p.runtime = enable;
+        let ttmp = args.mode_mask & KFD_RUNTIME_ENABLE_MODE_TTMP_SAVE_MASK != 0;
+        p.runtime = if enable {
+            RuntimeInfo { r_debug: args.r_debug, runtime_state: DEBUG_RUNTIME_STATE_ENABLED, ttmp_setup: ttmp.into() }
+        } else {
+            RuntimeInfo::default()
+        };
         args.capabilities_mask = 0;
         Ok(())
     }

@@ -289,14 +289,16 @@ impl Supervisor {
         if self.world.has_active_queues(kfd) {
             self.pace.hurry();
         }
-        let result = match answer {
-            Answer::Done(result) => result,
+        let counted = match answer {
+            Answer::Done(result) => result.map(|()| 0),
+            Answer::Counted(count) => Ok(count),
             Answer::Rebind(kfd) => {
                 self.processes.rebind(open, kfd);
-                Ok(())
+                Ok(0)
             }
             Answer::Sleep(wait) => return self.sleepers.push(Sleeper { call: *call, kfd, wait }),
         };
+        let result = counted.map(|_| ());
         // The line first: a program that reads the log finds its own call there.
         if let Some(journal) = &mut self.journal {
             match &self.world.trace {
@@ -307,7 +309,7 @@ impl Supervisor {
                 }
             }
         }
-        self.listener.answer(call.id, result.map(|()| 0));
+        self.listener.answer(call.id, counted.map(i64::from));
     }
 
     /// Asks again for every sleeping wait, if one of them could be over.
