@@ -1,8 +1,8 @@
 //! Queues: what `abi/queues.c` prints on our library and on Debian's 5.2.3, and which ioctls it makes on ours and on the
 //! C library of 2025-08 (recorded in `tests/queues`: `kfd-sim --preset NAME --log FILE -- queues ioctls`, then [`ioctls`]).
 //!
-//! The recorded requests are the C library's. Where the simulated kernel has become more exact since, its results were changed
-//! by hand: GPUs have global wave sync, and a gfx1100 has no copy engine for links, so that queue ends where it is refused.
+//! With that library's folder in `LD_LIBRARY_PATH` the tests run over it: `queues_make_the_ioctls_of_the_c_library` then says
+//! whether the recordings are still what it does on this simulated kernel.
 //!
 //! Declared differences:
 //! - On a gfx942, and on a gfx1100, 5.2.3 makes no compute queue: its context save area is too small for the kernel.
