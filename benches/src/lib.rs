@@ -5,7 +5,7 @@
 //! | [`compare`]: our C interface against another `libhsakmt.so.1`, same program, same run | `cargo run --release -p hsakmt-benches` |
 //! | [`floor`]: what entering a look-up costs, against the walk alone | `cargo run --release -p hsakmt-benches --bin floor` |
 //! | [`verbs`]: what each write verb costs without the device, by how many objects there are | `cargo run --release -p hsakmt-benches --bin verbs` |
-//! | [`rocr`]: `hsa_amd_pointer_info` of AMD's runtime, and a start, over Debian's library and ours | `cargo run --release -p hsakmt-benches --bin rocr` |
+//! | [`rocr`]: look-up and start of AMD's runtime, over Debian's library and ours | `cargo run --release -p hsakmt-benches --bin rocr` |
 //! | `benches/*.rs`: the parts by themselves, in this process, with criterion, on one [`workload`] | `cargo bench -p hsakmt-benches` (which compares too) |
 //!
 //! Instruction counts, which do not depend on how busy a machine is, are in the package `hsakmt-perf`.

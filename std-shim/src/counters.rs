@@ -2,7 +2,7 @@
 //!
 //! In: nodes, and lists of counters. Out: a description of a GPU's counters, and trace ids. The counters themselves are read
 //! elsewhere: kernels no longer have the files by which a trace once counted, so a trace can be registered and not started,
-//! as in libhsakmt. All calls are lock-free, but for the topology snapshot, whose lock is held for an instant.
+//! as in libhsakmt. Calls that name a node take the lock of the topology snapshots for an instant; the others take none.
 
 mod blocks;
 
@@ -36,23 +36,23 @@ const GLOBAL: u32 = 1;
 /// A counter that a trace is to have.
 #[doc(alias = "HsaCounter")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Counter {
+pub(crate) struct Counter {
     /// The number of its block.
-    pub block: u32,
+    pub(crate) block: u32,
     /// `HSA_PROFILE_TYPE`
-    pub kind: u32,
+    pub(crate) kind: u32,
     /// Its bits.
-    pub bits: u32,
+    pub(crate) bits: u32,
 }
 
 /// A trace as registered.
 #[doc(alias = "HsaPmcTraceRoot")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Trace {
+pub(crate) struct Trace {
     /// Its id.
-    pub id: u64,
+    pub(crate) id: u64,
     /// Bytes of a buffer that takes its counters, whole pages.
-    pub buffer: u64,
+    pub(crate) buffer: u64,
 }
 
 /// The descriptions that callers hold, one for each kind of GPU that was asked about. Never freed.
@@ -68,7 +68,7 @@ impl Context {
     /// [`Error::NotOpened`]; [`Error::InvalidNode`]; [`Error::InvalidParameter`] for a node whose counters are not known;
     /// [`Error::NoMemory`].
     #[doc(alias = "hsaKmtPmcGetCounterProperties")]
-    pub fn counters(self, node: NodeId) -> Result<*const u32> {
+    pub(crate) fn counters(self, node: NodeId) -> Result<*const u32> {
         let topology = opened_snapshot(self)?;
         let kind = blocks::kind(find(&topology, node)?).ok_or(Error::InvalidParameter)?;
         let place = DESCRIPTIONS.get(kind).ok_or(Error::InvalidParameter)?;
@@ -92,7 +92,7 @@ impl Context {
     /// [`Error::InvalidParameter`] for a block that the GPU does not have, for more counters of a block than can run at once,
     /// and without a privileged counter.
     #[doc(alias = "hsaKmtPmcRegisterTrace")]
-    pub fn register_trace(self, node: NodeId, counters: &[Counter]) -> Result<Trace> {
+    pub(crate) fn register_trace(self, node: NodeId, counters: &[Counter]) -> Result<Trace> {
         let topology = opened_snapshot(self)?;
         let node = find(&topology, node)?;
         if counters.len() > MOST_COUNTERS {
@@ -122,7 +122,7 @@ impl Context {
 /// # Errors
 /// [`Error::InvalidParameter`] for 0; [`Error::InvalidNode`], also for another GPU's trace; [`Error::InvalidHandle`].
 #[doc(alias = "hsaKmtPmcUnregisterTrace")]
-pub fn unregister_trace(node: NodeId, id: u64) -> Result<()> {
+pub(crate) fn unregister_trace(node: NodeId, id: u64) -> Result<()> {
     if id == 0 {
         return Err(Error::InvalidParameter);
     }
@@ -137,7 +137,7 @@ pub fn unregister_trace(node: NodeId, id: u64) -> Result<()> {
 }
 
 /// Whether a trace is live: [`Error::InvalidParameter`] for 0, [`Error::InvalidHandle`] for what is none.
-pub fn check_trace(id: u64) -> Result<()> {
+pub(crate) fn check_trace(id: u64) -> Result<()> {
     if id == 0 { Err(Error::InvalidParameter) } else { look_up(id).map(|_| ()) }
 }
 

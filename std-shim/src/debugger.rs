@@ -21,9 +21,6 @@ const MINOR_DEBUG: u32 = 13;
 /// `KFD_EC_MASK(EC_QUEUE_NEW)`
 const QUEUE_NEW: u64 = 1 << (EC_QUEUE_NEW - 1);
 
-/// Addresses that can be watched at once.
-pub(crate) const MOST_WATCHED: usize = 100;
-
 /// Room for `count` entries, all zero.
 fn room<T: Default + Clone>(count: usize) -> Result<Vec<T>> {
     let mut list = Vec::new();
@@ -106,38 +103,21 @@ impl Context {
     }
 
     /// Changes waves of a node's GPU by the deprecated debugger, which no supported kernel has. `content` is as the kernel had
-    /// it: operand, mode, trap, message, address. Blocking.
+    /// it. Blocking.
     ///
     /// # Errors
     /// [`Error::NotOpened`], [`Error::InvalidNode`], [`Error::Failed`].
     #[doc(alias = "hsaKmtDbgWavefrontControl")]
-    pub fn debug_wave_control(self, node: NodeId, content: &[u32; 7]) -> Result<()> {
+    pub(crate) fn debug_wave_control(self, node: NodeId, content: &[u32]) -> Result<()> {
         let connection = self.connection()?;
-        let gpu = self.gpu_of(node)?;
-        connection.device().wave_control(gpu, content).map_err(|_| Error::Failed)
+        connection.device().wave_control(self.gpu_of(node)?, content).map_err(|_| Error::Failed)
     }
 
-    /// Watches addresses on a node's GPU by the deprecated debugger, which no supported kernel has. Blocking.
-    ///
-    /// # Errors
-    /// [`Error::NotOpened`], [`Error::InvalidNode`]; [`Error::InvalidParameter`] for more than 100 addresses;
-    /// [`Error::NoMemory`]; [`Error::Failed`].
+    /// Watches addresses on a node's GPU by the deprecated debugger. As [`Context::debug_wave_control`].
     #[doc(alias = "hsaKmtDbgAddressWatch")]
-    pub fn debug_address_watch(self, node: NodeId, watched: &Watched<'_>) -> Result<()> {
+    pub(crate) fn debug_address_watch(self, node: NodeId, content: &[u32]) -> Result<()> {
         let connection = self.connection()?;
-        let gpu = self.gpu_of(node)?;
-        let count = watched.modes.len();
-        if count > MOST_WATCHED {
-            return Err(Error::InvalidParameter);
-        }
-        let words = [watched.addresses, watched.masks, watched.events];
-        let mut content: Vec<u32> = Vec::new();
-        let length = 1 + count + 2 * words.iter().map(|list| list.len()).sum::<usize>();
-        content.try_reserve_exact(length).map_err(|_| Error::NoMemory)?;
-        content.push(count as u32);
-        content.extend(watched.modes);
-        content.extend(words.into_iter().flatten().flat_map(|word| [*word as u32, (*word >> 32) as u32]));
-        connection.device().address_watch(gpu, &content).map_err(|_| Error::Failed)
+        connection.device().address_watch(self.gpu_of(node)?, content).map_err(|_| Error::Failed)
     }
 
     /// One operation of the kernel's debugger interface, of any process; what the system call returned, which is how many
@@ -149,7 +129,7 @@ impl Context {
     /// # Safety
     /// What the operation reads and writes through addresses in `args` may be used as it wants.
     #[doc(alias = "hsaKmtDebugTrapIoctl")]
-    pub unsafe fn debug_trap(self, args: &mut DbgTrapArgs) -> Result<Result<u32, Errno>> {
+    pub(crate) unsafe fn debug_trap(self, args: &mut DbgTrapArgs) -> Result<Result<u32, Errno>> {
         let connection = self.connection()?;
         let (address, bytes) = memory_of(args);
         // SAFETY: by contract.
@@ -162,7 +142,7 @@ impl Context {
     ///
     /// # Errors
     /// [`Error::NotOpened`]; [`Error::NoMemory`] for an empty list, and for a queue that does not exist.
-    pub fn queue_numbers(self, queues: &[u64]) -> Result<Vec<u32>> {
+    pub(crate) fn queue_numbers(self, queues: &[u64]) -> Result<Vec<u32>> {
         if queues.is_empty() {
             return Err(Error::NoMemory);
         }
@@ -175,19 +155,6 @@ impl Context {
         })?;
         Ok(numbers)
     }
-}
-
-/// Addresses that a debugger is told about.
-#[derive(Clone, Copy, Debug)]
-pub struct Watched<'a> {
-    /// `HSA_DBG_WATCH_MODE`, one for each address.
-    pub modes: &'a [u32],
-    /// The addresses.
-    pub addresses: &'a [u64],
-    /// Which bits of each count; or one for all.
-    pub masks: &'a [u64],
-    /// What is signalled; none, or one for each.
-    pub events: &'a [u64],
 }
 
 /// The memory that an operation points to: where, and bytes.

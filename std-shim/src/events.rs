@@ -8,6 +8,7 @@
 //! A process has one event page as long as it lives, whatever it closes: the kernel neither frees the first nor takes a
 //! second. So a close leaves it where it is, and the next opening goes on with it.
 
+use hsakmt_core::driver::Errno;
 use hsakmt_core::error::{Error, Result};
 use hsakmt_core::flags::MemFlags;
 use hsakmt_core::node::{GpuId, NodeId};
@@ -102,8 +103,15 @@ pub(crate) struct EventPage {
     slots: u32,
     /// The manager knows `address` as an object.
     managed: bool,
-    /// Of an opening that was closed; 0 is none.
-    kept: usize,
+    /// Of an opening that was closed.
+    kept: Option<Kept>,
+}
+
+/// Addresses that showed an event page, and go on to.
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    address: usize,
+    slots: u32,
 }
 
 impl EventPage {
@@ -112,7 +120,7 @@ impl EventPage {
     pub(crate) fn close(&mut self, manager: &mut ContextManager, keep: bool) {
         let address = std::mem::take(&mut self.address);
         if keep && address != 0 && (!self.managed || manager.leave(address).is_ok()) {
-            self.kept = address;
+            self.kept = Some(Kept { address, slots: self.slots });
         }
     }
 
@@ -128,9 +136,23 @@ fn is_system(kind: u32) -> bool {
     kind != KFD_IOC_EVENT_SIGNAL && kind != KFD_IOC_EVENT_DEBUG_EVENT
 }
 
-/// Bytes of the event page.
-fn page_bytes() -> usize {
-    (KFD_SIGNAL_EVENT_LIMIT as usize * SLOT).next_multiple_of(rustix::param::page_size())
+/// Bytes of an event page with so many slots.
+fn page_bytes(slots: u32) -> usize {
+    (slots as usize * SLOT).next_multiple_of(rustix::param::page_size())
+}
+
+/// Shows the kernel's event page: where and as long as an opening before had it, else as long as the kernel has it.
+fn show(device: &dyn Services, offset: u64, kept: Option<Kept>) -> Result<(usize, u32), Errno> {
+    let map = |slots: u32, place: Option<usize>| {
+        // SAFETY: `place` is where an opening of this process has left a page with as many slots (`EventPage::close`); nothing
+        // else has got those addresses since.
+        let shown = unsafe { device.map_event_page(offset, page_bytes(slots), place) };
+        shown.map(|address| (address, slots))
+    };
+    match kept {
+        Some(kept) => map(kept.slots, Some(kept.address)),
+        None => map(KFD_SIGNAL_EVENT_LIMIT, None).or_else(|_| map(FEW_SLOTS, None)),
+    }
 }
 
 /// Makes an event and, if it is the first of this opening, the event page.
@@ -146,17 +168,11 @@ fn make(
         device.create_event(request).map_err(|_| Error::Failed)?
     };
     if page.address == 0 && event.page_offset > 0 {
-        let place = Some(page.kept).filter(|kept| *kept != 0);
-        let whole = device.map_event_page(event.page_offset, page_bytes(), place);
-        let mapped = whole.map(|address| (address, KFD_SIGNAL_EVENT_LIMIT)).or_else(|_| {
-            let bytes = rustix::param::page_size();
-            device.map_event_page(event.page_offset, bytes, place).map(|address| (address, FEW_SLOTS))
-        });
-        let Ok((address, slots)) = mapped else {
+        let Ok((address, slots)) = show(device, event.page_offset, page.kept) else {
             let _ = device.destroy_event(event.id);
             return Err(Error::Failed);
         };
-        *page = EventPage { address, slots, managed: false, kept: 0 };
+        *page = EventPage { address, slots, managed: false, kept: None };
     }
     Ok(Event { id: event.id, slot: page.slot(&event), trigger: event.trigger })
 }
@@ -170,23 +186,21 @@ fn make_with_page(
     request: EventRequest,
 ) -> Result<KfdEvent> {
     let flags = MemFlags::HOST_ACCESS | MemFlags::EXECUTE_ACCESS | MemFlags::NON_PAGED | MemFlags::UNCACHED;
-    let bytes = page_bytes();
+    let bytes = page_bytes(KFD_SIGNAL_EVENT_LIMIT);
     let address = manager.allocate(NodeId(0), bytes, 0, flags, 0).map_err(|_| Error::Failed)?;
     let mapped = manager.map(address, bytes);
     let handle = manager.kernel_handle(address).filter(|_| mapped.is_ok());
     let first = handle.map(|handle| device.create_event(EventRequest { page: Some(handle), ..request }));
     if let Some(Ok(event)) = first {
         // What was kept was of a kernel process that has ended.
-        *page = EventPage { address, slots: KFD_SIGNAL_EVENT_LIMIT, managed: true, kept: 0 };
+        *page = EventPage { address, slots: KFD_SIGNAL_EVENT_LIMIT, managed: true, kept: None };
         return Ok(event);
     }
     let _ = manager.unmap(address);
     let _ = manager.free(address);
-    if page.kept == 0 {
-        return Err(Error::Failed);
-    }
+    let kept = page.kept.ok_or(Error::Failed)?;
     let event = device.create_event(request).map_err(|_| Error::Failed)?;
-    *page = EventPage { address: page.kept, slots: KFD_SIGNAL_EVENT_LIMIT, managed: false, kept: 0 };
+    *page = EventPage { address: kept.address, slots: kept.slots, managed: false, kept: None };
     Ok(event)
 }
 

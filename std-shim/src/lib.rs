@@ -14,7 +14,7 @@
 //! | [`queues`] | user-mode queues and their memory |
 //! | [`system`], `snapshots`, `banks` | the topology snapshot, and what C callers read of it |
 //! | [`reason`] | why opening or Acquire was refused |
-//! | `connection`, `runtime`, [`events`], `tools`, `debugger` | calls that need no memory manager |
+//! | `connection`, `runtime`, [`events`], `tools`, `counters`, `debugger` | calls that need no memory manager |
 //! | [`backend`] | `/dev/kfd`, or the simulated machine in this process |
 //! | [`memory`], `environment` | where blocks come from; the variables the library honours |
 //! | [`status`], [`ctypes`], [`capi`] | the C face |
@@ -39,7 +39,7 @@ mod cancel;
 pub mod capi;
 mod connection;
 pub mod context;
-pub mod counters;
+mod counters;
 pub mod ctypes;
 mod debugger;
 mod environment;

@@ -7,6 +7,7 @@
 //!
 //! | file | what is in it |
 //! |---|---|
+//! | `plan` | which buffers a queue needs, and what the kernel is told |
 //! | `sizes` | how large the buffers are: pure functions |
 //! | `buffers` | the buffers' memory, and the doorbells of each GPU |
 //! | `chain` | the books, in memory that is taken before the lock |
@@ -15,15 +16,16 @@
 
 mod buffers;
 mod chain;
+mod plan;
 mod sizes;
 
 use core::sync::atomic::{Ordering, fence};
 
 use hsakmt_core::error::{Error, Result};
-use hsakmt_core::node::{GpuId, NodeId};
+use hsakmt_core::node::NodeId;
 use hsakmt_kfd::topology::{Node, Topology};
 use hsakmt_kfd::uapi::{
-    CreateQueueArgs, KFD_IOC_QUEUE_TYPE_COMPUTE, KFD_IOC_QUEUE_TYPE_COMPUTE_AQL, KFD_IOC_QUEUE_TYPE_SDMA,
+    KFD_IOC_QUEUE_TYPE_COMPUTE, KFD_IOC_QUEUE_TYPE_COMPUTE_AQL, KFD_IOC_QUEUE_TYPE_SDMA,
     KFD_IOC_QUEUE_TYPE_SDMA_BY_ENG_ID, KFD_IOC_QUEUE_TYPE_SDMA_XGMI, UpdateQueueArgs,
 };
 
@@ -31,9 +33,7 @@ use crate::context::{Context, ContextManager};
 use crate::system::opened_snapshot;
 use buffers::{Buffers, Doorbells};
 use chain::{Chain, Link};
-
-/// The KFD interface's minor version that keeps shared virtual memory mapped for a queue.
-const MINOR_ALWAYS_MAPPED: u32 = 11;
+use plan::{Plan, whole_mask};
 
 /// Words of a mask of compute units: the kernel looks at no more.
 const MASK_WORDS: usize = 32;
@@ -156,35 +156,6 @@ pub(crate) struct Queues {
     doorbells: Chain<Doorbells>,
 }
 
-/// What a queue on a node comes to.
-struct Plan {
-    gpu: GpuId,
-    node: NodeId,
-    version: u32,
-    end_of_pipe: u32,
-    area: Option<sizes::SaveArea>,
-    /// The CPU that the GPU hangs on.
-    cpu: Option<NodeId>,
-    /// Whether the save area can be shared virtual memory.
-    always_mapped: bool,
-}
-
-impl Plan {
-    fn new(topology: &Topology, node: &Node, request: &QueueRequest, minor: u32) -> Plan {
-        let version = node.engine_id.gfx_version();
-        let saves = !matches!(request.kind, QueueType::Sdma | QueueType::SdmaXgmi);
-        Plan {
-            gpu: node.gpu(),
-            node: request.node,
-            version,
-            end_of_pipe: sizes::end_of_pipe(version, request.kind),
-            area: if saves { sizes::save_area(node, rustix::param::page_size()) } else { None },
-            cpu: topology.direct_link_cpu(request.node),
-            always_mapped: minor >= MINOR_ALWAYS_MAPPED,
-        }
-    }
-}
-
 impl Queues {
     pub(crate) const fn new() -> Queues {
         Queues { live: Chain::new(), doorbells: Chain::new() }
@@ -250,12 +221,12 @@ impl Context {
             if !manager.driver().has_memory() {
                 return Err(Error::NotSupported);
             }
-            let (page, mut buffers) = Buffers::make(manager, &plan, request)?;
+            let (page, buffers) = Buffers::make(manager, &plan, request)?;
             let pointers = match request.kind {
                 QueueType::ComputeAql => request.pointers,
                 _ => buffers::pointers(page),
             };
-            let mut args = arguments(&plan, request, &buffers, pointers);
+            let mut args = plan.arguments(request, &buffers, pointers);
             // SAFETY: ring and pointers are as the caller promises; the buffers are the queue's own, until it ends.
             if unsafe { manager.driver().create_queue(&mut args) }.is_err() {
                 buffers.end(manager, page);
@@ -274,7 +245,7 @@ impl Context {
                 let made = link.get_mut();
                 made.ring = (request.kind == QueueType::ComputeAql).then_some((pointers.0, doorbell));
                 (made.page, made.number) = (page, args.queue_id);
-                core::mem::swap(&mut made.buffers, &mut buffers);
+                made.buffers = buffers;
                 queues.live.add(link);
             }
             Ok(MadeQueue { id: page as u64, doorbell, pointers })
@@ -332,7 +303,7 @@ impl Context {
     }
 
     /// Tells the GPU of the packets in an AQL queue's ring up to the write index: rings the doorbell with the index of the
-    /// last one.
+    /// last one. Blocking: it waits for other writers.
     ///
     /// # Errors
     /// [`Error::NotOpened`]; [`Error::InvalidParameter`] for an unknown id, and for a queue that is no AQL queue.
@@ -416,39 +387,6 @@ impl Context {
     }
 }
 
-/// Every compute unit of a node: bits, in whole words, and the words.
-fn whole_mask(node: &Node) -> (u32, [u32; MASK_WORDS]) {
-    let mut mask = [0; MASK_WORDS];
-    let units = node.num_f_compute_cores.checked_div(node.num_simd_per_cu).unwrap_or(0);
-    let units = units.min(MASK_WORDS as u32 * 32);
-    for (word, first) in mask.iter_mut().zip((0..units).step_by(32)) {
-        *word = u32::MAX.checked_shr(32u32.saturating_sub(units - first)).unwrap_or(0);
-    }
-    (units.next_multiple_of(32), mask)
-}
-
-fn arguments(plan: &Plan, request: &QueueRequest, buffers: &Buffers, pointers: (u64, u64)) -> CreateQueueArgs {
-    let (queue_type, sdma_engine_id) = request.kind.kernel();
-    let area = plan.area.filter(|_| buffers.save_area().is_some());
-    CreateQueueArgs {
-        ring_base_address: request.ring,
-        ring_size: request.ring_size,
-        write_pointer_address: pointers.0,
-        read_pointer_address: pointers.1,
-        gpu_id: plan.gpu.0,
-        queue_type,
-        sdma_engine_id,
-        queue_percentage: request.percentage,
-        queue_priority: request.priority.0,
-        eop_buffer_address: buffers.end_of_pipe() as u64,
-        eop_buffer_size: u64::from(plan.end_of_pipe),
-        ctx_save_restore_address: buffers.save_area().map_or(0, |(area, _)| area as u64),
-        ctx_save_restore_size: area.map_or(0, |area| area.piece),
-        ctl_stack_size: area.map_or(0, |area| area.stack),
-        ..CreateQueueArgs::default()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -460,19 +398,5 @@ mod tests {
         assert!(all.eq([None].into_iter().chain(known).chain([None])));
         assert_eq!((Priority::new(i64::MAX), Priority::new(i64::MIN)), (None, None));
         assert_eq!(Priority::new(0), Some(Priority::NORMAL));
-    }
-
-    #[test]
-    fn a_mask_has_every_compute_unit_and_no_other() {
-        let mask = |simds, per_unit| {
-            let node = Node { num_f_compute_cores: simds, num_simd_per_cu: per_unit, ..Node::default() };
-            let (bits, words) = whole_mask(&node);
-            (bits, words.iter().map(|word| word.count_ones()).sum::<u32>(), words[0], words[3])
-        };
-        assert_eq!(mask(440, 4), (128, 110, u32::MAX, (1 << 14) - 1));
-        assert_eq!(mask(128, 4), (32, 32, u32::MAX, 0));
-        assert_eq!(mask(4, 4), (32, 1, 1, 0));
-        assert_eq!(mask(4, 0), (0, 0, 0, 0));
-        assert_eq!(mask(u32::MAX, 1), (1024, 1024, u32::MAX, u32::MAX));
     }
 }

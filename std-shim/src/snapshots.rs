@@ -1,9 +1,9 @@
 //! The topologies that the process goes by: the snapshot that stands, and the one that each context was set up with. And each
 //! open context's connection ([`crate::connection`]).
 //!
-//! In: a snapshot or a connection. Out: a counted reference to one. All under one lock, which is held for as long as a count takes and never
-//! while another lock is waited for. It lies in the memory that a fork wipes; the pointers do not, so a forked child keeps
-//! its parent's snapshots. What never happens: a thread-local with a destructor (C entries come here), a snapshot that is
+//! In: a snapshot or a connection. Out: a counted reference to one. All under one lock, which is held for as long as a count
+//! takes and never while another lock is waited for. It lies in the memory that a fork wipes; the pointers do not, so a
+//! forked child keeps its parent's snapshots. What never happens: a thread-local with a destructor (C entries come here), a snapshot that is
 //! freed under the lock, or a pointer that is not null and not counted.
 //!
 //! | atomic | store | load | what holds |

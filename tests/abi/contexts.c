@@ -1,24 +1,13 @@
 /* Contexts share nothing but the topology, on a machine with one CPU node and two GPUs without the SVM API. */
 #include "hsakmt/hsakmt.h"
 #include "hsakmt/hsakmtctx.h"
+#include "expect.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-static int wrong;
-
-static void check(int line, const char *what, long want, long got) {
-    if (want != got) {
-        printf("line %d: %s: %ld instead of %ld\n", line, what, got, want);
-        wrong = 1;
-    }
-}
-
-#define EXPECT(want, call) check(__LINE__, #call, HSAKMT_STATUS_##want, call)
-#define SAME(want, got) check(__LINE__, #got, (long)(want), (long)(got))
 
 static HsaMemFlags flags(HSAuint32 value) {
     HsaMemFlags flags;

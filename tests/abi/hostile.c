@@ -5,20 +5,12 @@
  * give; a crash is a failure. Pointers to room for answers are good ones (or null, or unaligned): nobody can tell.
  */
 #include "hsakmt/hsakmt.h"
+#include "expect.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-
-static int wrong;
-
-static void expect(int line, const char *call, HSAKMT_STATUS want, HSAKMT_STATUS got) {
-    if (want != got) {
-        printf("line %d: %s: %d instead of %d\n", line, call, (int)got, (int)want);
-        wrong = 1;
-    }
-}
 
 static void refused(int line, const char *call, HSAKMT_STATUS got) {
     if (got == HSAKMT_STATUS_SUCCESS) {
@@ -27,7 +19,6 @@ static void refused(int line, const char *call, HSAKMT_STATUS got) {
     }
 }
 
-#define EXPECT(want, call) expect(__LINE__, #call, HSAKMT_STATUS_##want, call)
 #define REFUSED(call) refused(__LINE__, #call, call)
 #define CLOSED(call) EXPECT(KERNEL_IO_CHANNEL_NOT_OPENED, call)
 
@@ -151,7 +142,7 @@ static void query(int line, const void *pointer) {
     char room[sizeof(HsaPointerInfo) + 1];
     static const char zeros[sizeof(HsaPointerInfo)];
     memset(room, 0xaa, sizeof room);
-    expect(line, "query", HSAKMT_STATUS_ERROR, hsaKmtQueryPointerInfo(pointer, (HsaPointerInfo *)(void *)(room + 1)));
+    check(line, "query", HSAKMT_STATUS_ERROR, hsaKmtQueryPointerInfo(pointer, (HsaPointerInfo *)(void *)(room + 1)));
     if (memcmp(room + 1, zeros, sizeof zeros)) {
         printf("line %d: a query without an answer left something\n", line);
         wrong = 1;

@@ -10,14 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include <hsakmt/hsakmt.h>
-
-#define EXPECT(what)                                                                                                   \
-    do {                                                                                                               \
-        if (!(what)) {                                                                                                 \
-            printf("line %d: %s\n", __LINE__, #what);                                                                  \
-            exit(1);                                                                                                   \
-        }                                                                                                              \
-    } while (0)
+#include "expect.h"
 
 static const char *fake;
 static int opened;
@@ -34,7 +27,7 @@ void *dlopen(const char *name, int flags) {
 
 static int *counter(const char *name) {
     int *value = dlsym(dlopen(fake, RTLD_NOW), name);
-    EXPECT(value);
+    REQUIRE(value);
     return value;
 }
 
@@ -45,7 +38,7 @@ static HsaAMDGPUDeviceHandle handle_of(HSAuint32 node, HSAKMT_STATUS want) {
         printf("node %u: %d, not %d\n", node, status, want);
         exit(1);
     }
-    EXPECT((handle != NULL) == (status == HSAKMT_STATUS_SUCCESS));
+    REQUIRE((handle != NULL) == (status == HSAKMT_STATUS_SUCCESS));
     return handle;
 }
 
@@ -62,72 +55,72 @@ static void with_library(int newer) {
     handle_of(1, HSAKMT_STATUS_INVALID_HANDLE);
     *refuse = 0;
     HsaAMDGPUDeviceHandle one = handle_of(1, HSAKMT_STATUS_SUCCESS), two = handle_of(2, HSAKMT_STATUS_SUCCESS);
-    EXPECT(one != two && *made == 2);
-    EXPECT(handle_of(1, HSAKMT_STATUS_SUCCESS) == one && handle_of(2, HSAKMT_STATUS_SUCCESS) == two && *made == 2);
-    EXPECT(*counter("fake_bad_fd") == 0);
-    EXPECT(*counter("fake_deduplicated") == (newer ? 0 : 3));
+    REQUIRE(one != two && *made == 2);
+    REQUIRE(handle_of(1, HSAKMT_STATUS_SUCCESS) == one && handle_of(2, HSAKMT_STATUS_SUCCESS) == two && *made == 2);
+    REQUIRE(*counter("fake_bad_fd") == 0);
+    REQUIRE(*counter("fake_deduplicated") == (newer ? 0 : 3));
 
     /* A second Acquire and a Release change nothing; the last close gives both back. */
-    EXPECT(!hsaKmtReleaseSystemProperties() && !hsaKmtAcquireSystemProperties(&system));
-    EXPECT(handle_of(1, HSAKMT_STATUS_SUCCESS) == one);
-    EXPECT(hsaKmtOpenKFD() == HSAKMT_STATUS_KERNEL_ALREADY_OPENED && !hsaKmtCloseKFD() && *alive == 2);
+    REQUIRE(!hsaKmtReleaseSystemProperties() && !hsaKmtAcquireSystemProperties(&system));
+    REQUIRE(handle_of(1, HSAKMT_STATUS_SUCCESS) == one);
+    REQUIRE(hsaKmtOpenKFD() == HSAKMT_STATUS_KERNEL_ALREADY_OPENED && !hsaKmtCloseKFD() && *alive == 2);
 
     /* A child starts without handles, and the parent's are its own. */
     pid_t child = fork();
     if (!child) {
         handle_of(1, HSAKMT_STATUS_KERNEL_IO_CHANNEL_NOT_OPENED);
-        EXPECT(!hsaKmtOpenKFD() && !hsaKmtAcquireSystemProperties(&system));
-        EXPECT(handle_of(1, HSAKMT_STATUS_SUCCESS) != one && *made == 3);
-        EXPECT(!hsaKmtCloseKFD() && *alive == 2);
+        REQUIRE(!hsaKmtOpenKFD() && !hsaKmtAcquireSystemProperties(&system));
+        REQUIRE(handle_of(1, HSAKMT_STATUS_SUCCESS) != one && *made == 3);
+        REQUIRE(!hsaKmtCloseKFD() && *alive == 2);
         _exit(0);
     }
     int status;
-    EXPECT(waitpid(child, &status, 0) == child && status == 0);
+    REQUIRE(waitpid(child, &status, 0) == child && status == 0);
 
-    EXPECT(!hsaKmtCloseKFD() && *alive == 0);
+    REQUIRE(!hsaKmtCloseKFD() && *alive == 0);
     handle_of(1, HSAKMT_STATUS_KERNEL_IO_CHANNEL_NOT_OPENED);
 
     /* Threads that ask at once get one device, and what was made too much is given back. */
-    EXPECT(!hsaKmtOpenKFD() && !hsaKmtAcquireSystemProperties(&system));
+    REQUIRE(!hsaKmtOpenKFD() && !hsaKmtAcquireSystemProperties(&system));
     for (int round = 0; round < 20; round++) {
         pthread_t threads[4];
         void *handles[4];
         for (int i = 0; i < 4; i++)
-            EXPECT(!pthread_create(&threads[i], NULL, of_node_1, NULL));
+            REQUIRE(!pthread_create(&threads[i], NULL, of_node_1, NULL));
         for (int i = 0; i < 4; i++)
-            EXPECT(!pthread_join(threads[i], &handles[i]) && handles[i] == handles[0]);
-        EXPECT(*alive == 1);
-        EXPECT(!hsaKmtCloseKFD() && *alive == 0 && !hsaKmtOpenKFD() && !hsaKmtAcquireSystemProperties(&system));
+            REQUIRE(!pthread_join(threads[i], &handles[i]) && handles[i] == handles[0]);
+        REQUIRE(*alive == 1);
+        REQUIRE(!hsaKmtCloseKFD() && *alive == 0 && !hsaKmtOpenKFD() && !hsaKmtAcquireSystemProperties(&system));
     }
 }
 
 int main(int argc, char **argv) {
-    EXPECT(argc == 3);
+    REQUIRE(argc == 3);
     fake = strcmp(argv[1], "none") ? argv[1] : NULL;
     HsaSystemProperties system;
     bool enabled = true;
-    EXPECT(!hsaKmtModelEnabled(&enabled) && !enabled);
-    EXPECT(hsaKmtModelEnabled(NULL) == HSAKMT_STATUS_INVALID_PARAMETER);
+    REQUIRE(!hsaKmtModelEnabled(&enabled) && !enabled);
+    REQUIRE(hsaKmtModelEnabled(NULL) == HSAKMT_STATUS_INVALID_PARAMETER);
 
     handle_of(1, HSAKMT_STATUS_KERNEL_IO_CHANNEL_NOT_OPENED);
-    EXPECT(!hsaKmtOpenKFD());
+    REQUIRE(!hsaKmtOpenKFD());
     handle_of(1, HSAKMT_STATUS_INVALID_NODE_UNIT);
-    EXPECT(!hsaKmtAcquireSystemProperties(&system) && system.NumNodes == 3);
-    EXPECT(hsaKmtGetAMDGPUDeviceHandle(1, NULL) == HSAKMT_STATUS_INVALID_PARAMETER);
+    REQUIRE(!hsaKmtAcquireSystemProperties(&system) && system.NumNodes == 3);
+    REQUIRE(hsaKmtGetAMDGPUDeviceHandle(1, NULL) == HSAKMT_STATUS_INVALID_PARAMETER);
     handle_of(0, HSAKMT_STATUS_INVALID_NODE_UNIT);
     handle_of(3, HSAKMT_STATUS_INVALID_NODE_UNIT);
 
     HsaMemFlags flags = {.ui32 = {.NonPaged = 1, .HostAccess = 1}};
     void *memory = NULL;
-    EXPECT(!hsaKmtAllocMemory(1, 4096, flags, &memory) && !hsaKmtMapMemoryToGPU(memory, 4096, NULL));
-    EXPECT(opened == 0);
+    REQUIRE(!hsaKmtAllocMemory(1, 4096, flags, &memory) && !hsaKmtMapMemoryToGPU(memory, 4096, NULL));
+    REQUIRE(opened == 0);
 
     if (fake)
         with_library(atoi(argv[2]));
     else
         handle_of(1, HSAKMT_STATUS_INVALID_HANDLE);
-    EXPECT(opened > 0);
-    EXPECT(!hsaKmtAllocMemory(1, 4096, flags, &memory) && !hsaKmtFreeMemory(memory, 4096));
-    EXPECT(!hsaKmtCloseKFD());
+    REQUIRE(opened > 0);
+    REQUIRE(!hsaKmtAllocMemory(1, 4096, flags, &memory) && !hsaKmtFreeMemory(memory, 4096));
+    REQUIRE(!hsaKmtCloseKFD());
     return 0;
 }

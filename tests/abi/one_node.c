@@ -2,20 +2,9 @@
  * nobody reads the node, nor whether there is a list; a longer one is checked as anywhere. RegisterMemoryToNodes: nobody
  * reads any list. */
 #include "hsakmt/hsakmt.h"
+#include "expect.h"
 
 #include <stdio.h>
-
-static int wrong;
-
-static void check(int line, const char *what, long want, long got) {
-    if (want != got) {
-        printf("line %d: %s: %ld instead of %ld\n", line, what, got, want);
-        wrong = 1;
-    }
-}
-
-#define EXPECT(want, call) check(__LINE__, #call, HSAKMT_STATUS_##want, call)
-#define SAME(want, got) check(__LINE__, #got, (long)(want), (long)(got))
 
 static unsigned mapped(const void *memory) {
     HsaPointerInfo info;

@@ -7,23 +7,12 @@
 #define _GNU_SOURCE
 #include "hsakmt/hsakmt.h"
 #include "hsakmt/hsakmtctx.h"
+#include "expect.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-static int wrong;
-
-static void check(int line, const char *what, long want, long got) {
-    if (want != got) {
-        printf("line %d: %s: %ld instead of %ld\n", line, what, got, want);
-        wrong = 1;
-    }
-}
-
-#define EXPECT(want, call) check(__LINE__, #call, HSAKMT_STATUS_##want, call)
-#define SAME(want, got) check(__LINE__, #got, (long)(want), (long)(got))
 
 static HSAuint32 gpu(HsaKFDContext *ctx, HSAuint32 node) {
     HsaNodeProperties properties;

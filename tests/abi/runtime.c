@@ -1,20 +1,10 @@
 /* The runtime that a debugger finds, where no GPU's firmware stands in the way: on a machine without GPUs. */
 #include "hsakmt/hsakmt.h"
+#include "expect.h"
 
 #include <stdio.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-static int wrong;
-
-static void expect(int line, const char *call, int want, int got) {
-    if (want != got) {
-        printf("line %d: %s: %d instead of %d\n", line, call, got, want);
-        wrong = 1;
-    }
-}
-
-#define EXPECT(want, call) expect(__LINE__, #call, HSAKMT_STATUS_##want, call)
 
 int main(void) {
     HSAuint32 capabilities = 5;

@@ -1,23 +1,12 @@
 /* Memory of others and shared virtual memory, on a machine with one CPU node and two GPUs without the SVM API. */
 #include "hsakmt/hsakmt.h"
+#include "expect.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-static int wrong;
-
-static void check(int line, const char *what, long want, long got) {
-    if (want != got) {
-        printf("line %d: %s: %ld instead of %ld\n", line, what, got, want);
-        wrong = 1;
-    }
-}
-
-#define EXPECT(want, call) check(__LINE__, #call, HSAKMT_STATUS_##want, call)
-#define SAME(want, got) check(__LINE__, #got, (long)(want), (long)(got))
 
 static HsaPointerInfo query(const void *pointer) {
     HsaPointerInfo info;

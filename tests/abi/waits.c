@@ -2,6 +2,7 @@
  * forked child has nothing of its parent's events. */
 #define _GNU_SOURCE
 #include "hsakmt/hsakmt.h"
+#include "expect.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -12,17 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static int wrong;
 static HSAuint32 gpu;
-
-static void expect(int line, const char *call, long want, long got) {
-    if (want != got) {
-        printf("line %d: %s: %ld instead of %ld\n", line, call, got, want);
-        wrong = 1;
-    }
-}
-
-#define EXPECT(want, call) expect(__LINE__, #call, HSAKMT_STATUS_##want, call)
 
 static long milliseconds(void) {
     struct timespec now;
@@ -107,12 +98,12 @@ static void ages(void) {
     HSAuint64 age[] = {1, 77};
     EXPECT(SUCCESS, hsaKmtSetEvent(event));
     EXPECT(SUCCESS, hsaKmtWaitOnMultipleEvents_Ext(both, 2, false, 1000, age));
-    expect(__LINE__, "the age", 2, (long)age[0]);
-    expect(__LINE__, "the age of an event without one", 77, (long)age[1]);
+    check(__LINE__, "the age", 2, (long)age[0]);
+    check(__LINE__, "the age of an event without one", 77, (long)age[1]);
     /* Not signalled any more, and signalled since the caller looked. */
     age[0] = 1;
     EXPECT(SUCCESS, hsaKmtWaitOnEvent_Ext(event, 1000, age));
-    expect(__LINE__, "the age", 2, (long)age[0]);
+    check(__LINE__, "the age", 2, (long)age[0]);
     EXPECT(WAIT_TIMEOUT, hsaKmtWaitOnEvent_Ext(event, 1, age));
     EXPECT(SUCCESS, hsaKmtDestroyEvent(event));
     EXPECT(SUCCESS, hsaKmtDestroyEvent(memory));

@@ -62,6 +62,14 @@ pub fn build_on_debian(source: &Path, binary: &Path, flags: &[&str]) {
     succeed(cc.args(["-O1", "-w"]).args(flags).arg(source).arg("-o").arg(binary).args(["-lhsakmt", "-lpthread"]));
 }
 
+/// Compares what a program printed with what it should print, line by line.
+pub fn same_lines<A: AsRef<str>, B: AsRef<str>>(name: &str, printed: &[A], wanted: &[B]) {
+    for (number, (printed, wanted)) in (1..).zip(printed.iter().zip(wanted)) {
+        assert_eq!(printed.as_ref(), wanted.as_ref(), "{name}, line {number}");
+    }
+    assert_eq!(printed.len(), wanted.len(), "{name}: the number of lines");
+}
+
 /// Standard output, line by line; panics with everything if the program failed.
 pub fn lines(output: &Output) -> Vec<String> {
     let text = String::from_utf8_lossy(&output.stdout);

@@ -69,13 +69,6 @@ fn ioctls(program: &PathBuf, preset: &str) -> Vec<String> {
     calls.skip_while(|call| !call.starts_with("alloc flags=0xd600000")).collect()
 }
 
-fn compare(name: &str, ours: &[String], theirs: &[String]) {
-    for (number, (our, their)) in (1..).zip(ours.iter().zip(theirs)) {
-        assert_eq!(our, their, "{name}, line {number}");
-    }
-    assert_eq!(ours.len(), theirs.len(), "{name}: the number of lines");
-}
-
 #[test]
 fn queues_answer_as_debians_library() {
     if let Some(reason) = sim::unavailable().or(sim::debian_library().err()) {
@@ -95,7 +88,7 @@ fn queues_answer_as_debians_library() {
                 lines.truncate(refused);
             }
         }
-        compare(preset, &ours, &theirs);
+        sim::same_lines(preset, &ours, &theirs);
     }
 }
 
@@ -121,15 +114,15 @@ fn queues_make_the_ioctls_of_the_c_library() {
     for preset in &PRESETS[..3] {
         let recording = workspace().join("tests/queues").join(preset).with_extension("txt");
         let recorded = std::fs::read_to_string(&recording).unwrap();
-        let recorded: Vec<String> = recorded.lines().map(str::to_owned).collect();
-        compare(preset, &ioctls(&program, preset), &recorded);
+        let recorded: Vec<&str> = recorded.lines().collect();
+        sim::same_lines(preset, &ioctls(&program, preset), &recorded);
     }
     match sim::debian_library() {
         Err(reason) => sim::skip(&format!("{NAME}: the ioctls of 5.2.3"), &reason),
         Ok(()) => {
             let theirs = ioctls(&debians(&folder), "gfx90a");
             let theirs: Vec<String> = theirs.iter().map(|call| call.replace("0xd6000004", "0xd6000002")).collect();
-            compare("5.2.3", &ioctls(&program, "gfx90a"), &theirs);
+            sim::same_lines("5.2.3", &ioctls(&program, "gfx90a"), &theirs);
         }
     }
 }

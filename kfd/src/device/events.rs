@@ -113,16 +113,32 @@ impl<T: Transport> Device<T> {
         }
     }
 
-    /// Shows the event page that the kernel made to the CPU: `bytes` from `offset`. At `place`, if that is where an earlier
-    /// call has shown one, else anywhere. It stays until the process ends.
-    pub fn map_event_page(&self, offset: u64, bytes: usize, place: Option<usize>) -> Result<usize, Errno> {
+    /// Shows the event page that the kernel made to the CPU: `bytes` from `offset`, at `place` or anywhere. It stays until the
+    /// process ends.
+    ///
+    /// # Safety
+    /// `place` is `None`, or it starts `bytes` of addresses that show an event page, and only code of the event page uses them:
+    /// what they show is replaced.
+    ///
+    /// ```compile_fail,E0133
+    /// # fn example(device: &hsakmt_kfd::device::Device) {
+    /// let _ = device.map_event_page(0, 4096, Some(0x7000_0000));
+    /// # }
+    /// ```
+    /// ```
+    /// # fn example(device: &hsakmt_kfd::device::Device) {
+    /// // SAFETY: nothing is replaced.
+    /// let _ = unsafe { device.map_event_page(0, 4096, None) };
+    /// # }
+    /// ```
+    pub unsafe fn map_event_page(&self, offset: u64, bytes: usize, place: Option<usize>) -> Result<usize, Errno> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         let (at, flags) = match place {
             Some(place) => (std::ptr::with_exposed_provenance_mut(place), MapFlags::SHARED | MapFlags::FIXED),
             None => (std::ptr::null_mut(), MapFlags::SHARED),
         };
-        // SAFETY: new addresses, or those of an event page, which were never given back; the page's bytes are the kernel's
-        // and the GPU's to change, and no Rust reference leads there.
+        // SAFETY: new addresses, or those that the caller gives up; the page's bytes are the kernel's and the GPU's to change,
+        // and no Rust reference leads there.
         let page = unsafe { rustix::mm::mmap(at, bytes, access, flags, self.as_fd(), offset) };
         page.map(|page| page.expose_provenance()).map_err(errno)
     }

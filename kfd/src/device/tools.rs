@@ -131,24 +131,25 @@ impl<T: Transport> Device<T> {
     /// Asks the deprecated debugger to watch addresses; `content` is what follows the struct. Kernels answer `EPERM`.
     #[doc(alias = "AMDKFD_IOC_DBG_ADDRESS_WATCH_DEPRECATED")]
     pub fn address_watch(&self, gpu: GpuId, content: &[u32]) -> Result<(), Errno> {
-        let (content_ptr, buf_size_in_bytes) = content_of(content);
-        let args = DbgAddressWatchArgs { content_ptr, gpu_id: gpu.0, buf_size_in_bytes };
-        // SAFETY: a kernel that does read it stays within the content.
-        unsafe { self.set::<{ opcode::DBG_ADDRESS_WATCH_DEPRECATED }, _>(args) }
+        let buf_size_in_bytes = with_header(content);
+        let content = Arrays::read(content);
+        let mut args = DbgAddressWatchArgs { content_ptr: content.first(), gpu_id: gpu.0, buf_size_in_bytes };
+        // SAFETY: a kernel that still has the debugger reads the content, which is in the array.
+        unsafe { self.update_with::<{ opcode::DBG_ADDRESS_WATCH_DEPRECATED }, _>(&mut args, &content) }
     }
 
     /// Asks the deprecated debugger to change waves; `content` is what follows the struct. Kernels answer `EPERM`.
     #[doc(alias = "AMDKFD_IOC_DBG_WAVE_CONTROL_DEPRECATED")]
     pub fn wave_control(&self, gpu: GpuId, content: &[u32]) -> Result<(), Errno> {
-        let (content_ptr, buf_size_in_bytes) = content_of(content);
-        let args = DbgWaveControlArgs { content_ptr, gpu_id: gpu.0, buf_size_in_bytes };
-        // SAFETY: a kernel that does read it stays within the content.
-        unsafe { self.set::<{ opcode::DBG_WAVE_CONTROL_DEPRECATED }, _>(args) }
+        let buf_size_in_bytes = with_header(content);
+        let content = Arrays::read(content);
+        let mut args = DbgWaveControlArgs { content_ptr: content.first(), gpu_id: gpu.0, buf_size_in_bytes };
+        // SAFETY: as in `address_watch`.
+        unsafe { self.update_with::<{ opcode::DBG_WAVE_CONTROL_DEPRECATED }, _>(&mut args, &content) }
     }
 }
 
-/// Where content is, and its bytes with those of the struct before it.
-fn content_of(content: &[u32]) -> (u64, u32) {
-    let bytes = size_of_val(content) + size_of::<DbgAddressWatchArgs>();
-    (content.as_ptr().expose_provenance() as u64, u32::try_from(bytes).unwrap_or(u32::MAX))
+/// Bytes of content with those of the struct before it, which both calls have alike.
+fn with_header(content: &[u32]) -> u32 {
+    u32::try_from(size_of_val(content) + size_of::<DbgAddressWatchArgs>()).unwrap_or(u32::MAX)
 }

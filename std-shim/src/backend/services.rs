@@ -19,7 +19,10 @@ pub trait Services: Debug + Send + Sync {
     /// See [`Device::create_event`].
     fn create_event(&self, request: EventRequest) -> Result<KfdEvent, Errno>;
     /// See [`Device::map_event_page`].
-    fn map_event_page(&self, offset: u64, bytes: usize, place: Option<usize>) -> Result<usize, Errno>;
+    ///
+    /// # Safety
+    /// See there.
+    unsafe fn map_event_page(&self, offset: u64, bytes: usize, place: Option<usize>) -> Result<usize, Errno>;
     /// See [`Device::destroy_event`].
     fn destroy_event(&self, event: u32) -> Result<(), Errno>;
     /// See [`Device::set_event`].
@@ -84,8 +87,9 @@ impl<T: Transport + Send + Sync> Services for Device<T> {
         Device::create_event(self, request)
     }
 
-    fn map_event_page(&self, offset: u64, bytes: usize, place: Option<usize>) -> Result<usize, Errno> {
-        Device::map_event_page(self, offset, bytes, place)
+    unsafe fn map_event_page(&self, offset: u64, bytes: usize, place: Option<usize>) -> Result<usize, Errno> {
+        // SAFETY: this method's contract is that method's.
+        unsafe { Device::map_event_page(self, offset, bytes, place) }
     }
 
     fn destroy_event(&self, event: u32) -> Result<(), Errno> {

@@ -191,7 +191,7 @@ impl EventRoom {
     /// Turns it into an event, which is the caller's.
     pub(super) fn give(self, event: HsaEvent) -> EventPointer {
         let room = core::mem::ManuallyDrop::new(self);
-        // SAFETY: room for one event, which nobody else has.
+        // SAFETY: `reserve` made room for one event, and this value owns it.
         unsafe { room.0.write_unaligned(event) };
         EventPointer(room.0)
     }
@@ -243,7 +243,7 @@ pub(super) fn heap_copy<T: Copy>(values: &[T]) -> Option<*mut c_void> {
     if place.is_null() {
         return None;
     }
-    // SAFETY: room for as many values, aligned for any type by malloc, which nobody else has yet.
+    // SAFETY: malloc made room for the values and aligned it for any type; no other code has the pointer yet.
     unsafe { place.copy_from_nonoverlapping(values.as_ptr(), values.len()) };
     Some(place.cast())
 }

@@ -201,6 +201,11 @@ pub(super) fn pointer_info(info: &PointerInfo<'_>) -> HsaPointerInfo {
     }
 }
 
+/// A word's lower half, then the upper one.
+pub(super) fn halves(word: u64) -> [u32; 2] {
+    [word as u32, (word >> 32) as u32]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -11,10 +11,13 @@ use hsakmt_kfd::uapi::{
 };
 
 use super::argument::{In, InOut, Out, heap_copy};
+use super::convert::halves;
 use super::{entry, opened, twins};
 use crate::context::Context;
 use crate::ctypes::{CBool, CEnum, HsaDbgWaveMessage};
-use crate::debugger::{MOST_WATCHED, Watched};
+
+/// Addresses that the deprecated debugger can watch at once.
+const MOST_WATCHED: u32 = 100;
 
 twins! {
     /// Attaches this process to itself.
@@ -95,19 +98,18 @@ entry! {
         WatchMask: In<u64>,
         WatchEvent: In<u64>,
     ) {
-        let context = opened(Context::primary())?;
-        // One more than can be watched is enough to be refused.
-        let count = (NumWatchPoints as usize).min(MOST_WATCHED + 1);
+        let (context, node) = (opened(Context::primary())?, node::NodeId(NodeId));
+        if NumWatchPoints > MOST_WATCHED {
+            context.gpu_of(node)?;
+            return Err(Error::InvalidParameter);
+        }
+        let count = NumWatchPoints as usize;
+        // Without a first mask there is one for all.
         let masks = if WatchMask.required()? > 0 { count } else { 1 };
-        context.debug_address_watch(
-            node::NodeId(NodeId),
-            &Watched {
-                modes: &WatchMode.copy(count)?,
-                addresses: &WatchAddress.copy(count)?,
-                masks: &WatchMask.copy(masks)?,
-                events: &WatchEvent.copy(count)?,
-            },
-        )
+        let words = [WatchAddress.copy(count)?, WatchMask.copy(masks)?, WatchEvent.copy(count)?];
+        let words = words.iter().flatten().flat_map(|word| halves(*word));
+        let content: Vec<u32> = [NumWatchPoints].into_iter().chain(WatchMode.copy(count)?).chain(words).collect();
+        context.debug_address_watch(node, &content)
     }
 
     /// One operation of the kernel's debugger interface. Queues that are named by their ids are put into the operation's own
@@ -135,8 +137,4 @@ entry! {
         let most = if counts { i64::from(count) } else { 0 };
         if (0..=most).contains(&returned) { Ok(()) } else { Err(Error::Failed) }
     }
-}
-
-fn halves(word: u64) -> [u32; 2] {
-    [word as u32, (word >> 32) as u32]
 }

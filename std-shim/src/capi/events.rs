@@ -3,6 +3,7 @@
 use hsakmt_core::error::{Error, Result};
 
 use super::argument::{EventPointer, In, InOut, Out};
+use super::convert::halves;
 use super::{opened, twins};
 use crate::context::Context;
 use crate::ctypes::*;
@@ -35,7 +36,6 @@ twins! {
         }
         let made = made?;
         let HsaSyncVar { SyncVar, SyncVarSize } = wanted.SyncVar;
-        let halves = |word: u64| [word as u32, (word >> 32) as u32];
         let ([a, b], [c, d]) = (halves(SyncVar), halves(SyncVarSize));
         place.set(room.give(HsaEvent {
             EventId: made.id,
@@ -162,7 +162,6 @@ fn wait(context: Context, events: &[EventPointer], all: bool, milliseconds: u32,
 
 /// News as the event's union. Bits that no news sets stay as they were.
 fn news_words(news: News, event: &EventPointer) -> [u32; 5] {
-    let halves = |word: u64| [word as u32, (word >> 32) as u32];
     let [.., before, last] = event.get().map_or([0; 5], |event| event.EventData.EventData);
     match news {
         News::MemoryFault { node, address, failure } => {

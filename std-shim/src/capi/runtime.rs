@@ -28,7 +28,7 @@ twins! {
         context.check_runtime_debug_support()
     }
 
-    /// Sets a GPU's trap handler. Nobody looks at the sizes.
+    /// Sets a GPU's trap handler. The sizes are not read.
     fn hsaKmtSetTrapHandler, hsaKmtSetTrapHandlerCtx(
         context,
         NodeId: u32,

@@ -77,14 +77,16 @@ fn uuid(value: u128) -> [u8; 16] {
     bytes
 }
 
+/// The numbers of a block's counters: first and last of each range.
+type Ranges = &'static [(u32, u32)];
+
 /// A block of a GPU.
 #[derive(Debug)]
 pub(super) struct Block {
     pub(super) id: BlockId,
     /// How many of its counters can run at once.
     pub(super) slots: u32,
-    /// The numbers of its counters: first and last of each range.
-    ranges: &'static [(u32, u32)],
+    ranges: Ranges,
 }
 
 impl Block {
@@ -94,7 +96,7 @@ impl Block {
     }
 }
 
-const fn block(id: BlockId, slots: u32, ranges: &'static [(u32, u32)]) -> Block {
+const fn block(id: BlockId, slots: u32, ranges: Ranges) -> Block {
     Block { id, slots, ranges }
 }
 
@@ -157,82 +159,41 @@ const HAWAII: &[Block] = &[
 ];
 
 /// gfx801.
-#[rustfmt::skip]
-const CARRIZO: &[Block] = &[
-    block(BlockId::Cb, 7, &[(0, 395)]),
-    block(BlockId::Cpf, 5, &[(0, 19)]),
-    block(BlockId::Cpg, 5, &[(0, 48)]),
-    block(BlockId::Db, 12, &[(0, 256)]),
-    block(BlockId::Gds, 4, &[(0, 120)]),
-    block(BlockId::Grbm, 2, &[(0, 33)]),
-    block(BlockId::Grbmse, 1, &[(0, 14)]),
-    block(BlockId::Ia, 7, &[(0, 23)]),
-    block(BlockId::Pasc, 11, &[(0, 396)]),
-    block(BlockId::Pasu, 10, &[(0, 152)]),
-    block(BlockId::Spi, 4, &[(0, 196)]),
-    block(BlockId::Srbm, 2, &[(0, 27)]),
-    block(BlockId::Sq, 8, &[(1, 165), (167, 291), (298, 298)]),
-    block(BlockId::Sx, 4, &[(0, 33)]),
-    block(BlockId::Ta, 6, &[(0, 118)]),
-    block(BlockId::Tca, 10, &[(1, 34)]),
-    block(BlockId::Tcc, 10, &[(0, 107), (128, 191)]),
-    block(BlockId::Tcp, 10, &[(0, 182)]),
-    block(BlockId::Td, 6, &[(0, 54)]),
-    block(BlockId::Vgt, 10, &[(0, 145)]),
-    block(BlockId::Wd, 4, &[(0, 36)]),
-];
+const CARRIZO: &[Block] = &gfx8(&[(1, 165), (167, 291), (298, 298)], &[(0, 107), (128, 191)], &[(0, 145)]);
 
 /// gfx803 by the name of Fiji.
-#[rustfmt::skip]
-const FIJI: &[Block] = &[
-    block(BlockId::Cb, 7, &[(0, 395)]),
-    block(BlockId::Cpf, 5, &[(0, 19)]),
-    block(BlockId::Cpg, 5, &[(0, 48)]),
-    block(BlockId::Db, 12, &[(0, 256)]),
-    block(BlockId::Gds, 4, &[(0, 120)]),
-    block(BlockId::Grbm, 2, &[(0, 33)]),
-    block(BlockId::Grbmse, 1, &[(0, 14)]),
-    block(BlockId::Ia, 7, &[(0, 23)]),
-    block(BlockId::Pasc, 11, &[(0, 396)]),
-    block(BlockId::Pasu, 10, &[(0, 152)]),
-    block(BlockId::Spi, 4, &[(0, 196)]),
-    block(BlockId::Srbm, 2, &[(0, 27)]),
-    block(BlockId::Sq, 8, &[(1, 165), (167, 291), (298, 298)]),
-    block(BlockId::Sx, 4, &[(0, 33)]),
-    block(BlockId::Ta, 6, &[(0, 118)]),
-    block(BlockId::Tca, 10, &[(1, 34)]),
-    block(BlockId::Tcc, 10, &[(0, 107), (128, 255)]),
-    block(BlockId::Tcp, 10, &[(0, 182)]),
-    block(BlockId::Td, 6, &[(0, 54)]),
-    block(BlockId::Vgt, 10, &[(0, 145)]),
-    block(BlockId::Wd, 4, &[(0, 36)]),
-];
+const FIJI: &[Block] = &gfx8(&[(1, 165), (167, 291), (298, 298)], &[(0, 107), (128, 255)], &[(0, 145)]);
 
 /// Other GPUs of gfx8.
+const POLARIS: &[Block] = &gfx8(&[(1, 165), (168, 274), (276, 295)], &[(0, 107), (128, 255)], &[(0, 146)]);
+
+/// gfx8, whose GPUs differ in the counters of three blocks.
 #[rustfmt::skip]
-const POLARIS: &[Block] = &[
-    block(BlockId::Cb, 7, &[(0, 395)]),
-    block(BlockId::Cpf, 5, &[(0, 19)]),
-    block(BlockId::Cpg, 5, &[(0, 48)]),
-    block(BlockId::Db, 12, &[(0, 256)]),
-    block(BlockId::Gds, 4, &[(0, 120)]),
-    block(BlockId::Grbm, 2, &[(0, 33)]),
-    block(BlockId::Grbmse, 1, &[(0, 14)]),
-    block(BlockId::Ia, 7, &[(0, 23)]),
-    block(BlockId::Pasc, 11, &[(0, 396)]),
-    block(BlockId::Pasu, 10, &[(0, 152)]),
-    block(BlockId::Spi, 4, &[(0, 196)]),
-    block(BlockId::Srbm, 2, &[(0, 27)]),
-    block(BlockId::Sq, 8, &[(1, 165), (168, 274), (276, 295)]),
-    block(BlockId::Sx, 4, &[(0, 33)]),
-    block(BlockId::Ta, 6, &[(0, 118)]),
-    block(BlockId::Tca, 10, &[(1, 34)]),
-    block(BlockId::Tcc, 10, &[(0, 107), (128, 255)]),
-    block(BlockId::Tcp, 10, &[(0, 182)]),
-    block(BlockId::Td, 6, &[(0, 54)]),
-    block(BlockId::Vgt, 10, &[(0, 146)]),
-    block(BlockId::Wd, 4, &[(0, 36)]),
-];
+const fn gfx8(sq: Ranges, tcc: Ranges, vgt: Ranges) -> [Block; 21] {
+    [
+        block(BlockId::Cb, 7, &[(0, 395)]),
+        block(BlockId::Cpf, 5, &[(0, 19)]),
+        block(BlockId::Cpg, 5, &[(0, 48)]),
+        block(BlockId::Db, 12, &[(0, 256)]),
+        block(BlockId::Gds, 4, &[(0, 120)]),
+        block(BlockId::Grbm, 2, &[(0, 33)]),
+        block(BlockId::Grbmse, 1, &[(0, 14)]),
+        block(BlockId::Ia, 7, &[(0, 23)]),
+        block(BlockId::Pasc, 11, &[(0, 396)]),
+        block(BlockId::Pasu, 10, &[(0, 152)]),
+        block(BlockId::Spi, 4, &[(0, 196)]),
+        block(BlockId::Srbm, 2, &[(0, 27)]),
+        block(BlockId::Sq, 8, sq),
+        block(BlockId::Sx, 4, &[(0, 33)]),
+        block(BlockId::Ta, 6, &[(0, 118)]),
+        block(BlockId::Tca, 10, &[(1, 34)]),
+        block(BlockId::Tcc, 10, tcc),
+        block(BlockId::Tcp, 10, &[(0, 182)]),
+        block(BlockId::Td, 6, &[(0, 54)]),
+        block(BlockId::Vgt, 10, vgt),
+        block(BlockId::Wd, 4, &[(0, 36)]),
+    ]
+}
 
 /// gfx9.
 #[rustfmt::skip]

@@ -5,7 +5,7 @@ use core::ffi::c_void;
 use super::c_struct;
 
 c_struct! {
-    /// What a queue is told to use, and where it is.
+    /// A queue's pointers and doorbell: the caller's before the call, the queue's after it.
     HsaQueueResource = 40 {
         QueueId: u64 = 0,
         Queue_DoorBell: u64 = 8,

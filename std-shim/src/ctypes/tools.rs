@@ -36,7 +36,7 @@ c_struct! {
 }
 
 c_struct! {
-    /// What waves are told.
+    /// A message to waves.
     HsaDbgWaveMessage = 16 {
         MemoryVA: u64 = 0,
         DbgWaveMsg: u64 = 8,

@@ -18,9 +18,10 @@ use hsakmt_kfd::uapi::{
     KFD_IOCTL_SVM_FLAG_GPU_ALWAYS_MAPPED, KFD_IOCTL_SVM_FLAG_GPU_EXEC, KFD_IOCTL_SVM_FLAG_HOST_ACCESS,
 };
 
+use super::QueueRequest;
 use super::chain::{Chain, Link};
+use super::plan::Plan;
 use super::sizes::{self, SaveArea};
-use super::{Plan, QueueRequest};
 use crate::context::ContextManager;
 
 /// What a queue's page must have room for.

@@ -87,7 +87,8 @@ fn a_new_event_shows_its_slot_at_rest() {
     let device = device();
     let bytes = KFD_SIGNAL_EVENT_LIMIT as usize * 8;
     let event = device.create_event(SIGNAL).unwrap();
-    let page = device.map_event_page(event.page_offset, bytes, None).unwrap();
+    // SAFETY: nothing is replaced.
+    let page = unsafe { device.map_event_page(event.page_offset, bytes, None) }.unwrap();
     let slot: *const u64 = std::ptr::with_exposed_provenance(page + event.slot as usize * 8);
     // SAFETY: mapped above, readable, and no reference leads there.
     assert_eq!(unsafe { slot.read_volatile() }, u64::MAX);

@@ -48,7 +48,8 @@ impl EmbeddedKfd {
         Duration::from_nanos(self.inside.load(Ordering::Relaxed))
     }
 
-    /// The machine's answer to one ioctl, with the number that the system call returns. `args` has at least the bytes of the command's struct.
+    /// The machine's answer to one ioctl, with the number that the system call returns. `args` has at least the bytes of the
+    /// command's struct.
     fn answer(&self, command: Command, args: &mut [u8], arrays: &Arrays<'_>) -> Result<u32, Errno> {
         let start = Instant::now();
         let mut slept = Duration::ZERO;

@@ -5,6 +5,8 @@
 //! Three things are not simulated: that one process debugs another (EPERM, as without ptrace), the debugger's descriptor (any
 //! number does, and no byte tells it of an exception), and a RUNTIME_ENABLE that waits for a debugger.
 
+mod queues;
+
 use hsakmt_core::driver::Errno;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -36,9 +38,6 @@ pub(crate) struct Session {
     /// GPU and number of each address that is watched.
     watched: Vec<(usize, u32)>,
 }
-
-/// What an operation that stops or resumes queues says of each: no such queue, or none that can be stopped.
-const INVALID: u32 = KFD_DBG_QUEUE_INVALID_MASK;
 
 impl World {
     /// One operation. What the system call returns: for stopping and resuming, how many queues.
@@ -85,8 +84,8 @@ impl World {
                 | KFD_DBG_TRAP_WAVE_LAUNCH_MODE_DEBUG => Ok(0),
                 _ => Err(Errno::INVAL),
             },
-            KFD_IOC_DBG_TRAP_SUSPEND_QUEUES => suspend(p, &args.suspend_queues(), caller),
-            KFD_IOC_DBG_TRAP_RESUME_QUEUES => resume(p, &args.resume_queues(), caller),
+            KFD_IOC_DBG_TRAP_SUSPEND_QUEUES => queues::suspend(p, &args.suspend_queues(), caller),
+            KFD_IOC_DBG_TRAP_RESUME_QUEUES => queues::resume(p, &args.resume_queues(), caller),
             KFD_IOC_DBG_TRAP_SET_NODE_ADDRESS_WATCH => {
                 on(args, DbgTrapArgs::set_node_address_watch, |watch| self.watch(p, watch))
             }
@@ -369,60 +368,4 @@ fn launch_override(args: &mut DbgTrapSetWaveLaunchOverrideArgs) -> Result<u32, E
     }
     args.enable_mask = 0;
     Ok(0)
-}
-
-/// The caller's list of queues, each marked invalid.
-fn list(address: u64, count: u32, caller: &mut dyn Caller) -> Result<Vec<u32>, Errno> {
-    if count > super::queue::LIMIT {
-        return Err(Errno::INVAL);
-    }
-    let mut ids = vec![0u32; count as usize];
-    caller.read(address, ids.as_mut_bytes())?;
-    ids.iter_mut().for_each(|id| *id |= INVALID);
-    Ok(ids)
-}
-
-/// Applies `change` to each queue of the list; the marks of those it accepts go. How many.
-fn each(p: &mut Process, ids: &mut [u32], change: impl Fn(&mut Queue) -> bool) -> u32 {
-    let mut count = 0;
-    for (id, queue) in &mut p.queues.list {
-        if let Some(place) = ids.iter_mut().find(|place| **place & !INVALID == *id)
-            && change(queue)
-        {
-            *place &= !INVALID;
-            count += 1;
-        }
-    }
-    count
-}
-
-fn suspend(p: &mut Process, args: &DbgTrapSuspendQueuesArgs, caller: &mut dyn Caller) -> Result<u32, Errno> {
-    let mut ids = list(args.queue_array_ptr, args.num_queues, caller)?;
-    let count = each(p, &mut ids, |queue| {
-        // A debugger must have seen a queue first.
-        if !queue.suspended && queue.exceptions & exception(EC_QUEUE_NEW) != 0 {
-            return false;
-        }
-        queue.suspended = true;
-        queue.exceptions &= !args.exception_mask;
-        true
-    });
-    // A list that cannot be written is only logged.
-    let _ = caller.write(args.queue_array_ptr, ids.as_bytes());
-    Ok(count)
-}
-
-/// Without a list: all queues.
-fn resume(p: &mut Process, args: &DbgTrapResumeQueuesArgs, caller: &mut dyn Caller) -> Result<u32, Errno> {
-    if args.queue_array_ptr == 0 {
-        p.queues.list.values_mut().for_each(|queue| queue.suspended = false);
-        return Ok(p.queues.list.len() as u32);
-    }
-    let mut ids = list(args.queue_array_ptr, args.num_queues, caller)?;
-    let count = each(p, &mut ids, |queue| {
-        queue.suspended = false;
-        true
-    });
-    let _ = caller.write(args.queue_array_ptr, ids.as_bytes());
-    Ok(count)
 }
