@@ -359,6 +359,30 @@ static void crowd(void)
 	MUST(available(kfd) == all);
 }
 
+// Shared ranges end with their memory, and only there: what comes to those addresses afterwards is no shared memory.
+static void ranges(void)
+{
+	int kfd = open_kfd();
+	struct kfd_ioctl_svm_args *args = calloc(1, sizeof *args + sizeof args->attrs[0]);
+	char *memory = mmap(NULL, 4 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	MUST(memory != MAP_FAILED);
+	*args = (struct kfd_ioctl_svm_args){ .start_addr = (uintptr_t)memory, .size = 4 * 4096, .nattr = 1 };
+	args->attrs[0] = (struct kfd_ioctl_svm_attribute){ KFD_IOCTL_SVM_ATTR_ACCESS_IN_PLACE, gpu };
+	MUST(ioctl(kfd, AMDKFD_IOC_SVM + (sizeof args->attrs[0] << _IOC_SIZESHIFT), args) == 0);
+	FAILS(munmap(memory + 1, 4096), EINVAL);
+	MUST(munmap(memory + 4096, 4096) == 0);
+	MUST(mmap(memory + 4096, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) == memory + 4096);
+	struct kfd_ioctl_alloc_memory_of_gpu_args buffer = { .size = 4096, .gpu_id = gpu, .flags = KFD_IOC_ALLOC_MEM_FLAGS_VRAM };
+	for (int page = 0; page < 4; page++) {
+		buffer.va_addr = (uintptr_t)memory + 4096 * page;
+		if (page == 1)
+			MUST(ioctl(kfd, AMDKFD_IOC_ALLOC_MEMORY_OF_GPU, &buffer) == 0);
+		else
+			FAILS(ioctl(kfd, AMDKFD_IOC_ALLOC_MEMORY_OF_GPU, &buffer), EADDRINUSE);
+	}
+	free(args);
+}
+
 static void unknown(void)
 {
 	int kfd = open_kfd();
@@ -381,6 +405,7 @@ int main(int argc, char **argv)
 	else if (!strcmp(argv[1], "events")) events();
 	else if (!strcmp(argv[1], "crowd")) crowd();
 	else if (!strcmp(argv[1], "unknown")) unknown();
+	else if (!strcmp(argv[1], "ranges")) ranges();
 	else MUST(!"a part by that name");
 	return 0;
 }

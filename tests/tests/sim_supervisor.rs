@@ -39,8 +39,9 @@ fn processes_threads_children_and_successors() {
     need_supervisor!("processes_threads_children_and_successors");
     let folder = tempfile::tempdir().expect("a temporary folder");
     let program = life(folder.path());
-    for part in ["inherit", "death", "exec", "share", "secondary", "files", "events", "crowd"] {
-        let output = run(&[], &program, &[part]);
+    for part in ["inherit", "death", "exec", "share", "secondary", "files", "events", "crowd", "ranges"] {
+        let options: &[&str] = if part == "ranges" { &["--svm", "on"] } else { &[] };
+        let output = run(options, &program, &[part]);
         assert!(output.status.success(), "{part}: {}\n{}{}", output.status, text(&output.stdout), text(&output.stderr));
     }
 }

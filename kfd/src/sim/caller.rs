@@ -26,4 +26,14 @@ pub trait Caller {
 
     /// Gives the caller a descriptor of `file`, closed on exec.
     fn install(&mut self, file: OwnedFd) -> Result<i32, Errno>;
+
+    /// Another descriptor of the caller's open file; `EBADF` if it has none with this number.
+    fn duplicate(&mut self, _: i32) -> Result<OwnedFd, Errno> {
+        Err(Errno(libc::EBADF))
+    }
+
+    /// Whether the caller's thread traces a process (ptrace); `ESRCH` if there is no such process.
+    fn traces(&mut self, _: u32) -> Result<bool, Errno> {
+        Err(Errno(libc::ESRCH))
+    }
 }

@@ -1,6 +1,8 @@
 //! Whether addresses of a process can be read, without reading them by hand: the kernel tries.
 
+use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
 
 use super::machine::PAGE;
 use super::maps::Maps;
@@ -8,8 +10,12 @@ use super::maps::Maps;
 /// The most ranges the kernel takes in one call (IOV_MAX).
 const AT_ONCE: usize = 1024;
 
-/// More pages than these (256 MiB) are looked up in the process's maps, whose cost grows with the mappings there are.
-const MOST_TRIED: u64 = 65_536;
+/// More pages than these are asked for by mapping, where the kernel can be asked so: a page costs some 0.4 us.
+const FEW: u64 = 64;
+
+/// On older kernels more pages than these (16 MiB) are looked up in the process's maps, whose cost grows with the mappings
+/// that there are.
+const MOST_TRIED: u64 = 4_096;
 
 /// Whether this process may read another's memory at all. Some containers forbid it.
 pub(crate) fn allowed(pid: i32) -> io::Result<()> {
@@ -31,6 +37,11 @@ pub(crate) fn allowed(pid: i32) -> io::Result<()> {
 pub(crate) fn readable(pid: i32, address: u64, size: u64, maps: impl FnOnce() -> Maps) -> bool {
     let first = address & !(PAGE - 1);
     let pages = (address + size - first).div_ceil(PAGE);
+    if pages > FEW
+        && let Some(readable) = mappings_readable(pid, first, address + size)
+    {
+        return readable;
+    }
     if pages > MOST_TRIED {
         return maps().covers(first, address + size, |map| map.readable);
     }
@@ -56,4 +67,47 @@ fn pages_readable(pid: i32, first: u64, count: usize) -> bool {
     let read =
         unsafe { libc::process_vm_readv(pid, &raw const local, 1, remote.as_ptr(), remote.len() as libc::c_ulong, 0) };
     usize::try_from(read) == Ok(count)
+}
+
+/// `struct procmap_query` of `<linux/fs.h>`.
+#[repr(C)]
+#[derive(Default)]
+struct Query {
+    size: u64,
+    flags: u64,
+    address: u64,
+    start: u64,
+    end: u64,
+    vma_flags: u64,
+    page_size: u64,
+    offset: u64,
+    inode: u64,
+    device: [u32; 2],
+    sizes: [u32; 2],
+    addresses: [u64; 2],
+}
+
+/// `PROCMAP_QUERY`: finds one mapping by an address, whatever mappings there are. Linux 6.11.
+const PROCMAP_QUERY: u64 = 0xc068_6611;
+/// The mapping must be readable.
+const VMA_READABLE: u64 = 1;
+
+const _: () = assert!(size_of::<Query>() == (PROCMAP_QUERY >> 16 & 0x3fff) as usize);
+
+/// Whether readable mappings cover `start..end` of a process; `None` if the kernel cannot be asked.
+fn mappings_readable(pid: i32, start: u64, end: u64) -> Option<bool> {
+    let maps = File::open(format!("/proc/{pid}/maps")).ok()?;
+    let mut at = start;
+    while at < end {
+        let mut query = Query { size: size_of::<Query>() as u64, flags: VMA_READABLE, address: at, ..Query::default() };
+        // SAFETY: PROCMAP_QUERY reads and writes one struct of the size that its first field says, which `query` is; it asks
+        // for no name and no build id, whose addresses are 0.
+        let result = unsafe { libc::ioctl(maps.as_raw_fd(), PROCMAP_QUERY as _, &raw mut query) };
+        if result != 0 {
+            let none = io::Error::last_os_error().raw_os_error() == Some(libc::ENOENT);
+            return none.then_some(false);
+        }
+        at = query.end;
+    }
+    Some(true)
 }

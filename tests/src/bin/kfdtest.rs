@@ -38,7 +38,8 @@ struct Arguments {
 /// A line of the list.
 struct Test<'a> {
     name: &'a str,
-    svm: bool,
+    /// Options of kfd-sim.
+    machine: &'static [&'static str],
     shader: bool,
 }
 
@@ -69,18 +70,23 @@ fn tests() -> impl Iterator<Item = Test<'static>> {
     lines.filter_map(|line| {
         let mut words = line.split_whitespace();
         let (machine, how, name) = (words.next()?, words.next()?, words.next()?);
-        Some(Test { name, svm: machine == "svm", shader: how == "shader" })
+        let machine: &[&str] = match machine {
+            "svm" => &["--svm", "on"],
+            "small" => &["--svm", "off", "--vram", "256"],
+            _ => &["--svm", "off"],
+        };
+        Some(Test { name, machine, shader: how == "shader" })
     })
 }
 
 /// Runs one test over one library.
 fn run(arguments: &Arguments, library: &Path, test: &Test<'_>) -> Result<Outcome, String> {
     let log = tempfile::NamedTempFile::new().map_err(|error| format!("a file for what the test prints: {error}"))?;
-    let output = |log: &tempfile::NamedTempFile| log.reopen().map(Stdio::from).map_err(|error| error.to_string());
-    let svm = if test.svm { "on" } else { "off" };
-    let mut command = sim::under(&["--svm", svm], &arguments.kfdtest);
+    // One open file for both streams: two would write over one another.
+    let output = || log.as_file().try_clone().map(Stdio::from).map_err(|error| error.to_string());
+    let mut command = sim::under(test.machine, &arguments.kfdtest);
     command.arg(format!("--gtest_filter={}", test.name)).env("LD_LIBRARY_PATH", library);
-    command.stdin(Stdio::null()).stdout(output(&log)?).stderr(output(&log)?);
+    command.stdin(Stdio::null()).stdout(output()?).stderr(output()?);
     let mut child = command.spawn().map_err(|error| format!("kfd-sim: {error}"))?;
     let end = Instant::now() + Duration::from_secs(arguments.seconds);
     while child.try_wait().map_err(|error| error.to_string())?.is_none() {

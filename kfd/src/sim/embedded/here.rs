@@ -6,6 +6,7 @@
 use std::os::fd::{IntoRawFd, OwnedFd};
 
 use hsakmt_core::driver::Errno;
+use rustix::process::{PidfdFlags, PidfdGetfdFlags};
 
 use super::super::caller::Caller;
 use super::super::maps::Maps;
@@ -69,5 +70,11 @@ impl Caller for Here<'_> {
 
     fn install(&mut self, file: OwnedFd) -> Result<i32, Errno> {
         Ok(file.into_raw_fd())
+    }
+
+    fn duplicate(&mut self, fd: i32) -> Result<OwnedFd, Errno> {
+        let own = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty());
+        let file = own.and_then(|own| rustix::process::pidfd_getfd(own, fd, PidfdGetfdFlags::empty()));
+        file.map_err(|error| Errno(error.raw_os_error()))
     }
 }

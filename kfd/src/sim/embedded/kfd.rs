@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use hsakmt_core::driver::Errno;
 use rustix::ioctl::Opcode;
-use zerocopy::IntoBytes;
 
 use super::EmbeddedMachine;
 use super::here::Here;
@@ -72,13 +71,13 @@ impl EmbeddedKfd {
                         self.machine.events.notify_all();
                         break Ok(0);
                     }
-                    Answer::Sleep(wait) => {
+                    Answer::Sleep(mut wait) => {
                         let before = Instant::now();
                         shared = self.machine.sleep(shared, wait.deadline);
                         slept += before.elapsed();
-                        let mut waiting = wait.args;
-                        answer = shared.world.wait_again(process, wait, &mut waiting, &mut here);
-                        waiting.write_to_prefix(args).map_err(|_| Errno::INVAL)?;
+                        answer = shared.world.wait_again(process, &mut wait, &mut here);
+                        let (_, bytes) = wait.argument();
+                        args.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
                     }
                 }
             }

@@ -1,22 +1,22 @@
-//! DBG_TRAP: a process that debugs itself.
+//! DBG_TRAP: a process that debugs itself, or one that it traces.
 //!
 //! The checks, their order and their answers are the kernel driver's (`kfd_ioctl_set_debug_trap` and `kfd_debug.c`). What a
-//! debugger would hear of waves never happens here, since no wave runs: of the exceptions there is one, a queue that is new.
-//! Three things are not simulated: that one process debugs another (EPERM, as without ptrace), the debugger's descriptor (any
-//! number does, and no byte tells it of an exception), and a RUNTIME_ENABLE that waits for a debugger.
+//! debugger would hear of waves never happens here, since no wave runs. The exceptions that there are: a queue is new, a queue
+//! met a packet that it cannot run, the runtime begins or ends. Not simulated: a page fault that goes to the debugger instead
+//! of the process, and a queue's exception that the debugger passes back to the runtime.
 
 mod queues;
+pub(super) mod session;
 
 use hsakmt_core::driver::Errno;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use super::queue::{Kind, Queue};
-use super::{BUSY, NODEV, PERM, Process, World};
+use super::queue::Kind;
+use super::{NODEV, PERM, Process, ProcessId, World};
 use crate::sim::caller::Caller;
 use crate::sim::sysfs;
 use crate::uapi::*;
 
-const SRCH: Errno = Errno(libc::ESRCH);
 const ACCES: Errno = Errno(libc::EACCES);
 const NODATA: Errno = Errno(libc::ENODATA);
 
@@ -28,26 +28,32 @@ const fn exception(code: u32) -> u64 {
     1 << (code - 1)
 }
 
-/// A session: a debugger is attached.
-#[derive(Debug, Default)]
-pub(crate) struct Session {
-    /// Exceptions that it wants to hear of.
-    wanted: u64,
-    /// `KFD_DBG_TRAP_FLAG_*`
-    flags: u32,
-    /// GPU and number of each address that is watched.
-    watched: Vec<(usize, u32)>,
-}
-
 impl World {
     /// One operation. What the system call returns: for stopping and resuming, how many queues.
     pub(crate) fn dbg_trap(
         &mut self,
+        of: ProcessId,
         p: &mut Process,
         args: &mut DbgTrapArgs,
         caller: &mut dyn Caller,
     ) -> Result<u32, Errno> {
-        self.check_target(p, args.pid)?;
+        let Some(id) = self.debugged(p, args, caller)? else {
+            return self.debug(p, None, args, caller);
+        };
+        let mut target = self.processes.remove(&id).ok_or(Errno(libc::ESRCH))?;
+        let result = self.debug(&mut target, Some(of), args, caller);
+        self.processes.insert(id, target);
+        result
+    }
+
+    /// One operation on the process `p`. `debugger`: another process, if it is one.
+    fn debug(
+        &mut self,
+        p: &mut Process,
+        debugger: Option<ProcessId>,
+        args: &mut DbgTrapArgs,
+        caller: &mut dyn Caller,
+    ) -> Result<u32, Errno> {
         if args.op != KFD_IOC_DBG_TRAP_ENABLE && p.debugger.is_none() {
             return Err(Errno::INVAL);
         }
@@ -64,17 +70,18 @@ impl World {
             return Err(PERM);
         }
         match args.op {
-            KFD_IOC_DBG_TRAP_ENABLE => on(args, DbgTrapArgs::enable, |enable| self.debug_enable(p, enable, caller)),
+            KFD_IOC_DBG_TRAP_ENABLE => {
+                on(args, DbgTrapArgs::enable, |enable| self.debug_enable(p, debugger, enable, caller))
+            }
             KFD_IOC_DBG_TRAP_DISABLE => {
-                end_session(p);
+                self.end_session(p);
                 Ok(0)
             }
             KFD_IOC_DBG_TRAP_SEND_RUNTIME_EVENT => {
                 on(args, DbgTrapArgs::send_runtime_event, |event| self.send_runtime_event(p, event))
             }
             KFD_IOC_DBG_TRAP_SET_EXCEPTIONS_ENABLED => {
-                let wanted = args.set_exceptions_enabled().exception_mask;
-                p.debugger.iter_mut().for_each(|session| session.wanted = wanted);
+                p.want_exceptions(args.set_exceptions_enabled().exception_mask);
                 Ok(0)
             }
             KFD_IOC_DBG_TRAP_SET_WAVE_LAUNCH_OVERRIDE => on(args, DbgTrapArgs::launch_override, launch_override),
@@ -95,7 +102,7 @@ impl World {
                 on(args, DbgTrapArgs::query_debug_event, |event| self.query_event(p, event))
             }
             KFD_IOC_DBG_TRAP_QUERY_EXCEPTION_INFO => {
-                on(args, DbgTrapArgs::query_exception_info, |info| self.exception_info(p, info))
+                on(args, DbgTrapArgs::query_exception_info, |info| self.exception_info(p, info, caller))
             }
             KFD_IOC_DBG_TRAP_GET_QUEUE_SNAPSHOT => {
                 on(args, DbgTrapArgs::queue_snapshot, |snapshot| self.queue_snapshot(p, snapshot, caller))
@@ -107,54 +114,19 @@ impl World {
         }
     }
 
-    /// Only the caller itself can be debugged.
-    fn check_target(&self, p: &Process, pid: u32) -> Result<(), Errno> {
-        if pid == p.pid {
-            Ok(())
-        } else if self.processes.values().any(|process| process.pid == pid) {
-            Err(PERM)
-        } else {
-            Err(SRCH)
-        }
-    }
-
-    fn debug_enable(
-        &self,
-        p: &mut Process,
-        enable: &mut DbgTrapEnableArgs,
-        caller: &mut dyn Caller,
-    ) -> Result<u32, Errno> {
-        if p.debugger.is_some() {
-            return Err(Errno(libc::EALREADY));
-        }
-        for (_, gpu) in self.machine.shown() {
-            if gpu.gfx_target_version < 90000 {
-                return Err(NODEV);
-            }
-        }
-        // GPUs before gfx90a cannot be debugged while a queue has global wave sync.
-        let older = |queue: &Queue| self.version(queue.gpu) < 90010;
-        if p.queues.list.values().any(|queue| queue.has_gws() && older(queue)) {
-            return Err(BUSY);
-        }
-        p.debugger = Some(Session { wanted: enable.exception_mask, ..Session::default() });
-        let info = p.runtime;
-        let bytes = info.as_bytes();
-        let copied = bytes.get(..enable.rinfo_size as usize).unwrap_or(bytes);
-        let result = caller.write(enable.rinfo_ptr, copied);
-        enable.rinfo_size = size_of::<RuntimeInfo>() as u32;
-        result.map(|()| 0)
-    }
-
     fn version(&self, gpu: usize) -> u32 {
         self.machine.gpus.get(gpu).map_or(0, |gpu| gpu.gfx_target_version)
     }
 
     /// A debugger's answer to the runtime. No GPU has faulted, so there is no fault to pass on.
-    fn send_runtime_event(&self, p: &mut Process, event: &mut DbgTrapSendRuntimeEventArgs) -> Result<u32, Errno> {
+    fn send_runtime_event(&mut self, p: &mut Process, event: &mut DbgTrapSendRuntimeEventArgs) -> Result<u32, Errno> {
         let fault = exception(EC_DEVICE_MEMORY_VIOLATION);
         if event.exception_mask & fault != 0 {
             self.gpu(event.gpu_id).map_err(|_| NODEV)?;
+        }
+        if event.exception_mask & exception(EC_PROCESS_RUNTIME) != 0 {
+            p.answer_runtime();
+            self.event_changes += 1;
         }
         let rest = event.exception_mask & !fault & !exception(EC_PROCESS_RUNTIME);
         if rest != 0 && !p.queues.list.contains_key(&event.queue_id) {
@@ -163,24 +135,20 @@ impl World {
         Ok(0)
     }
 
-    fn watch(&self, p: &mut Process, watch: &mut DbgTrapSetNodeAddressWatchArgs) -> Result<u32, Errno> {
+    fn watch(&mut self, p: &mut Process, watch: &mut DbgTrapSetNodeAddressWatchArgs) -> Result<u32, Errno> {
         let gpu = self.gpu(watch.gpu_id).map_err(|_| NODEV)?;
-        let taken = |id: u32| {
-            let all = self.processes.values().filter_map(|process| process.debugger.as_ref());
-            all.chain(&p.debugger).any(|session| session.watched.contains(&(gpu, id)))
-        };
         watch.id = u32::MAX;
-        let id = (0..WATCHES).find(|id| !taken(*id)).ok_or(Errno::NOMEM)?;
+        let id = (0..WATCHES).find(|id| self.watched.insert((gpu, *id))).ok_or(Errno::NOMEM)?;
         watch.id = id;
         p.debugger.iter_mut().for_each(|session| session.watched.push((gpu, id)));
         Ok(0)
     }
 
-    fn unwatch(&self, p: &mut Process, watch: &DbgTrapClearNodeAddressWatchArgs) -> Result<u32, Errno> {
+    fn unwatch(&mut self, p: &mut Process, watch: &DbgTrapClearNodeAddressWatchArgs) -> Result<u32, Errno> {
         let gpu = self.gpu(watch.gpu_id).map_err(|_| NODEV)?;
         let session = p.debugger.as_mut().ok_or(Errno::INVAL)?;
         let known = session.watched.iter().position(|watched| *watched == (gpu, watch.id)).ok_or(Errno::INVAL)?;
-        session.watched.remove(known);
+        self.watched.remove(&session.watched.swap_remove(known));
         Ok(0)
     }
 
@@ -197,21 +165,31 @@ impl World {
         Ok(0)
     }
 
-    /// The first queue that raised what the debugger wants to hear of.
+    /// The first queue that raised what the debugger wants to hear of, or else the process.
     fn query_event(&self, p: &mut Process, event: &mut DbgTrapQueryDebugEventArgs) -> Result<u32, Errno> {
         let clear = event.exception_mask;
         *event = DbgTrapQueryDebugEventArgs::default();
         let wanted = p.debugger.as_ref().map_or(0, |session| session.wanted);
-        let found = p.queues.list.iter_mut().find(|(_, queue)| queue.exceptions & wanted != 0);
-        let (id, queue) = found.ok_or(Errno(libc::EAGAIN))?;
-        (event.exception_mask, event.queue_id) = (queue.exceptions, *id);
-        event.gpu_id = self.machine.gpus.get(queue.gpu).map_or(0, |gpu| gpu.gpu_id.0);
-        queue.exceptions &= !clear;
+        if let Some((id, queue)) = p.queues.list.iter_mut().find(|(_, queue)| queue.exceptions & wanted != 0) {
+            (event.exception_mask, event.queue_id) = (queue.exceptions, *id);
+            event.gpu_id = self.machine.gpus.get(queue.gpu).map_or(0, |gpu| gpu.gpu_id.0);
+            queue.exceptions &= !clear;
+        } else if p.exceptions & wanted != 0 {
+            event.exception_mask = p.exceptions;
+            p.exceptions &= !clear;
+        } else {
+            return Err(Errno(libc::EAGAIN));
+        }
         Ok(0)
     }
 
-    /// Queues alone have exceptions here, and theirs have no information.
-    fn exception_info(&self, p: &mut Process, info: &mut DbgTrapQueryExceptionInfoArgs) -> Result<u32, Errno> {
+    /// A queue's exceptions have no information; that of the runtime is its state.
+    fn exception_info(
+        &self,
+        p: &mut Process,
+        info: &mut DbgTrapQueryExceptionInfoArgs,
+        caller: &mut dyn Caller,
+    ) -> Result<u32, Errno> {
         if info.info_ptr == 0 || info.exception_code == 0 || info.exception_code > 64 {
             return Err(Errno::INVAL);
         }
@@ -229,8 +207,18 @@ impl World {
         } else if bit & KFD_EC_MASK_DEVICE != 0 {
             self.gpu(info.source_id)?;
             Err(NODATA)
+        } else if bit & KFD_EC_MASK_PROCESS == 0 {
+            Err(Errno::INVAL)
+        } else if p.exceptions & bit == 0 {
+            Err(NODATA)
         } else {
-            Err(if bit & KFD_EC_MASK_PROCESS != 0 { NODATA } else { Errno::INVAL })
+            let told = if bit == exception(EC_PROCESS_RUNTIME) { p.runtime.as_bytes() } else { &[] };
+            caller.write(info.info_ptr, told.get(..info.info_size as usize).unwrap_or(told))?;
+            info.info_size = told.len() as u32;
+            if info.clear_exception != 0 {
+                p.exceptions &= !bit;
+            }
+            Ok(0)
         }
     }
 
@@ -338,14 +326,6 @@ fn put<T: IntoBytes + Immutable>(
 ) -> Result<(), Errno> {
     let place = array.wrapping_add(u64::from(number) * u64::from(stride));
     caller.write(place, entry.as_bytes().get(..bytes as usize).unwrap_or_default())
-}
-
-/// The debugger leaves: queues go on, and nothing is remembered.
-fn end_session(p: &mut Process) {
-    p.debugger = None;
-    for queue in p.queues.list.values_mut() {
-        (queue.suspended, queue.exceptions) = (false, 0);
-    }
 }
 
 /// Traps that waves may be made to take: none was before, and all can be.

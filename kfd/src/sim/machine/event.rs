@@ -14,12 +14,13 @@ use zerocopy::IntoBytes;
 
 use super::bus::{Place, Poke, RESTING};
 use super::{Answer, PAGE, PERM, Process, ProcessId, World, typed};
+use crate::opcode::Command;
 use crate::sim::caller::Caller;
 use crate::uapi::{
     CreateEventArgs, DestroyEventArgs, EventData, HsaHwExceptionData, HsaMemoryExceptionData, HsaSignalEventData,
     KFD_IOC_EVENT_DEBUG_EVENT, KFD_IOC_EVENT_HW_EXCEPTION, KFD_IOC_EVENT_MEMORY, KFD_IOC_EVENT_SIGNAL,
     KFD_IOC_WAIT_RESULT_COMPLETE, KFD_IOC_WAIT_RESULT_FAIL, KFD_IOC_WAIT_RESULT_TIMEOUT, KFD_SIGNAL_EVENT_LIMIT,
-    ResetEventArgs, SetEventArgs, WaitEventsArgs, from_caller, overlay,
+    ResetEventArgs, RuntimeEnableArgs, SetEventArgs, WaitEventsArgs, from_caller, overlay,
 };
 
 /// Events without a slot are numbered from here.
@@ -105,13 +106,34 @@ impl Events {
     }
 }
 
-/// A wait that sleeps.
+/// A call that sleeps.
 #[derive(Clone, Copy, Debug)]
 pub struct Wait {
-    pub(crate) args: WaitEventsArgs,
-    waiter: u64,
+    call: Sleeping,
     /// When it times out, if ever.
     pub deadline: Option<Instant>,
+}
+
+/// Which call, with its argument.
+#[derive(Clone, Copy, Debug)]
+enum Sleeping {
+    Events { args: WaitEventsArgs, waiter: u64 },
+    Debugger(RuntimeEnableArgs),
+}
+
+impl Wait {
+    /// For the debugger's answer.
+    pub(super) fn for_debugger(args: RuntimeEnableArgs) -> Wait {
+        Wait { call: Sleeping::Debugger(args), deadline: None }
+    }
+
+    /// Which ioctl it is, and its argument as it is now.
+    pub(crate) fn argument(&self) -> (Command, &[u8]) {
+        match &self.call {
+            Sleeping::Events { args, .. } => (Command::WaitEvents, args.as_bytes()),
+            Sleeping::Debugger(args) => (Command::RuntimeEnable, args.as_bytes()),
+        }
+    }
 }
 
 impl World {
@@ -201,30 +223,47 @@ impl World {
             finish(p, waiter, args, args.timeout == 0, caller)
         });
         match result {
-            Ok(()) if p.events.waiters.contains_key(&waiter) => Answer::Sleep(Wait { args, waiter, deadline }),
+            Ok(()) if p.events.waiters.contains_key(&waiter) => {
+                Answer::Sleep(Wait { call: Sleeping::Events { args, waiter }, deadline })
+            }
             result => Answer::Done(result),
         }
     }
 
-    pub(crate) fn wait_again(
-        &mut self,
-        process: ProcessId,
-        wait: Wait,
-        args: &mut WaitEventsArgs,
-        caller: &mut dyn Caller,
-    ) -> Answer {
-        let Some(p) = self.processes.get_mut(&process) else { return Answer::Done(Err(Errno(libc::EINTR))) };
+    /// Answers a sleeping call if it is over. Its argument is then what the caller gets back.
+    pub(crate) fn wait_again(&mut self, process: ProcessId, wait: &mut Wait, caller: &mut dyn Caller) -> Answer {
+        let Some(mut p) = self.processes.remove(&process) else { return Answer::Done(Err(Errno(libc::EINTR))) };
+        let asleep = *wait;
         let late = wait.deadline.is_some_and(|deadline| deadline <= Instant::now());
-        match finish(p, wait.waiter, args, late, caller) {
-            Ok(()) if p.events.waiters.contains_key(&wait.waiter) => Answer::Sleep(wait),
-            result => Answer::Done(result),
-        }
+        let answer = match &mut wait.call {
+            Sleeping::Events { args, waiter } => match finish(&mut p, *waiter, args, late, caller) {
+                Ok(()) if p.events.waiters.contains_key(waiter) => Answer::Sleep(asleep),
+                result => Answer::Done(result),
+            },
+            Sleeping::Debugger(_) => self.runtime_answered(&mut p, asleep),
+        };
+        self.processes.insert(process, p);
+        answer
     }
 
     /// Ends a sleeping wait whose thread is gone: it no longer takes part in what an event does.
-    pub fn abandon(&mut self, process: ProcessId, wait: Wait) {
-        if let Some(p) = self.processes.get_mut(&process) {
-            p.events.waiters.remove(&wait.waiter);
+    pub fn abandon(&mut self, process: ProcessId, mut wait: Wait) {
+        self.wait_interrupted(process, &mut wait);
+    }
+
+    /// Ends a sleeping wait; a repeated call goes on with what is left of its time.
+    pub(crate) fn wait_interrupted(&mut self, process: ProcessId, wait: &mut Wait) {
+        let Some(p) = self.processes.get_mut(&process) else { return };
+        match &mut wait.call {
+            Sleeping::Events { args, waiter } => {
+                p.events.waiters.remove(waiter);
+                args.wait_result = KFD_IOC_WAIT_RESULT_FAIL;
+                if let Some(deadline) = wait.deadline {
+                    let left = deadline.saturating_duration_since(Instant::now()).as_millis();
+                    args.timeout = u32::try_from(left).unwrap_or(u32::MAX - 1);
+                }
+            }
+            Sleeping::Debugger(_) => p.interrupt_runtime(),
         }
     }
 }

@@ -65,14 +65,16 @@ impl World {
         self.smi_event(gpu, KFD_SMI_EVENT_VMFAULT, p, |pid, name| format!("{pid:x}:{name}"));
     }
 
-    /// A packet that the queue cannot go on from: for an enabled runtime the error reason that the context save area
-    /// names; else, unless the queue has told already, a hardware exception.
+    /// A packet that the queue cannot go on from. A debugger that wants to hear of it does; else an enabled runtime gets the
+    /// error reason that the context save area names; else, unless the queue has told already, a hardware exception.
     pub(crate) fn queue_error(&mut self, p: &mut Process, queue: &mut Queue, told: bool, bus: &mut dyn Bus) {
         let reason = 1u64 << (EC_QUEUE_PACKET_UNSUPPORTED - 1);
         queue.stopped = true;
-        queue.exceptions |= reason;
+        if p.debugger.is_some() {
+            queue.exceptions |= reason;
+        }
         self.event_changes += 1;
-        if told {
+        if p.tell_debugger(reason) || told {
             return;
         }
         let mut bytes = [0; size_of::<ContextSaveAreaHeader>()];

@@ -15,11 +15,11 @@
 //! `fault`, `holdings` (all of it, for tests). [`bus`] is how the GPU reaches memory; its packets are
 //! [`crate::sim::engine`]'s.
 //!
-//! What is simplified: handles are not used twice; userptr ranges need only be readable; the SVM ranges of memory
-//! that was unmapped are found out late (no one tells this kernel of munmap).
+//! What is simplified: handles are not used twice; userptr ranges need only be readable; of the calls that unmap memory only
+//! munmap is heard of, so a shared range whose memory another call has replaced is found out late.
 
-use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, Hasher};
 use std::time::{Duration, Instant};
 
@@ -153,6 +153,10 @@ pub struct World {
     pub(crate) lists: Vec<(&'static str, Vec<u32>)>,
     freed: Vec<Freed>,
     pub(crate) sampling: HashMap<usize, tools::Sampling>,
+    /// GPU and number of each address that a debugger watches.
+    pub(crate) watched: HashSet<(usize, u32)>,
+    /// Host processes that a debugger has made known here before they opened the device.
+    pub(crate) adopted: Vec<(u32, ProcessId)>,
     pub(crate) pokes: Vec<Poke>,
     pub(crate) notes: Vec<Note>,
     nonce: u64,
@@ -183,6 +187,8 @@ impl World {
             lists: Vec::new(),
             freed: Vec::new(),
             sampling: HashMap::new(),
+            watched: HashSet::new(),
+            adopted: Vec::new(),
             pokes: Vec::new(),
             notes: Vec::new(),
             nonce,
@@ -219,6 +225,7 @@ impl World {
     /// A process ends, mapped buffers or not.
     pub fn close(&mut self, process: ProcessId) {
         self.end_sampling(process);
+        self.end_sessions_of(process);
         if let Some(process) = self.processes.remove(&process) {
             for (_, bo) in process.bos {
                 self.drop_bo(bo);
@@ -239,6 +246,11 @@ impl World {
     /// What queues stopped since the last call, and why.
     pub fn take_notes(&mut self) -> Vec<Note> {
         std::mem::take(&mut self.notes)
+    }
+
+    /// The processes that the last ioctl made known here, by their number on the host.
+    pub fn take_adopted(&mut self) -> Vec<(u32, ProcessId)> {
+        std::mem::take(&mut self.adopted)
     }
 
     /// Says which process of the host it is, for what names it.
@@ -288,10 +300,24 @@ impl World {
     }
 
     /// Goes on with a sleeping wait.
-    pub fn resume(&mut self, process: ProcessId, wait: Wait, argument: u64, caller: &mut dyn Caller) -> Answer {
-        let mut args = wait.args;
-        let answer = self.wait_again(process, wait, &mut args, caller);
-        self.write_back(Command::WaitEvents, argument, args.as_bytes(), answer, caller)
+    pub fn resume(&mut self, process: ProcessId, mut wait: Wait, argument: u64, caller: &mut dyn Caller) -> Answer {
+        let answer = self.wait_again(process, &mut wait, caller);
+        let (command, bytes) = wait.argument();
+        self.write_back(command, argument, bytes, answer, caller)
+    }
+
+    /// Ends a sleeping wait with `error`, since its thread has a signal to handle: the call can be repeated.
+    pub fn interrupt_wait(
+        &mut self,
+        process: ProcessId,
+        mut wait: Wait,
+        argument: u64,
+        error: Errno,
+        caller: &mut dyn Caller,
+    ) -> Answer {
+        self.wait_interrupted(process, &mut wait);
+        let (command, bytes) = wait.argument();
+        self.write_back(command, argument, bytes, Answer::Done(Err(error)), caller)
     }
 
     fn write_back(
@@ -351,7 +377,7 @@ impl World {
             Command::SetTrapHandler => typed(bytes, |args| self.set_trap_handler(p, args)),
             Command::GetTileConfig => typed(bytes, |args| self.get_tile_config(args, caller)),
             Command::GetClockCounters => typed(bytes, |args| self.get_clocks(args)),
-            Command::RuntimeEnable => typed(bytes, |args| self.runtime_enable(p, args)),
+            Command::RuntimeEnable => return self.runtime_enable(p, bytes),
             Command::SetXnackMode => typed(bytes, |args| self.set_xnack(p, args)),
             Command::AllocMemoryOfGpu => typed(bytes, |args| self.alloc(p, args, caller)),
             Command::FreeMemoryOfGpu => typed(bytes, |args| self.free(p, args)),
@@ -383,7 +409,7 @@ impl World {
             Command::SmiEvents => typed(bytes, |args| self.smi_events(p, args, caller)),
             Command::RlcSpm => typed(bytes, |args| self.spm(p, args)),
             Command::PcSample => typed(bytes, |args| self.pc_sample(of, args, caller)),
-            Command::DbgTrap => return counted(bytes, |args| self.dbg_trap(p, args, caller)),
+            Command::DbgTrap => return counted(bytes, |args| self.dbg_trap(of, p, args, caller)),
             Command::CriuOp | Command::CrossMemoryCopy => Err(Errno::NOTTY),
         })
     }

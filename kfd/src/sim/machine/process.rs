@@ -6,7 +6,7 @@ use hsakmt_core::driver::Errno;
 use hsakmt_core::node::GpuId;
 
 use super::NODEV;
-use super::debug::Session;
+use super::debug::session::{Session, Waiting};
 use super::event::Events;
 use super::memory::{AddressSpace, Bo};
 use super::queue::Queues;
@@ -45,6 +45,9 @@ pub struct Process {
     pub(crate) runtime: RuntimeInfo,
     /// The debugger that is attached.
     pub(crate) debugger: Option<Session>,
+    /// Exceptions of the process as a whole, one bit each.
+    pub(crate) exceptions: u64,
+    pub(crate) waiting: Waiting,
     pub(crate) ranges: Ranges,
     pub(crate) events: Events,
     pub(crate) queues: Queues,
@@ -65,6 +68,8 @@ impl Process {
             xnack: false,
             runtime: RuntimeInfo::default(),
             debugger: None,
+            exceptions: 0,
+            waiting: Waiting::default(),
             ranges: Ranges::default(),
             events: Events::default(),
             queues: Queues::default(),

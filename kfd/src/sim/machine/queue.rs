@@ -181,6 +181,7 @@ impl World {
             save_area_size: args.ctx_save_restore_size,
             buffers,
         };
+        p.tell_debugger(queue.exceptions);
         p.queues.list.insert(id, queue);
         args.queue_id = id;
         // Older GPUs find the doorbell by the queue's id.

@@ -7,10 +7,9 @@ use super::{BUSY, PERM, Process, World};
 use crate::sim::caller::Caller;
 use crate::sim::memfd::DeviceFile;
 use crate::uapi::{
-    AcquireVmArgs, DEBUG_RUNTIME_STATE_ENABLED, GetClockCountersArgs, GetProcessAperturesArgs,
-    GetProcessAperturesNewArgs, GetTileConfigArgs, GetVersionArgs, KFD_RUNTIME_ENABLE_MODE_TTMP_SAVE_MASK,
-    ProcessDeviceApertures, RuntimeEnableArgs, RuntimeInfo, SetMemoryPolicyArgs, SetScratchBackingVaArgs,
-    SetTrapHandlerArgs, SetXnackModeArgs,
+    AcquireVmArgs, GetClockCountersArgs, GetProcessAperturesArgs, GetProcessAperturesNewArgs, GetTileConfigArgs,
+    GetVersionArgs, ProcessDeviceApertures, SetMemoryPolicyArgs, SetScratchBackingVaArgs, SetTrapHandlerArgs,
+    SetXnackModeArgs,
 };
 
 /// A process that no bound GPU knows: what binding late answers.
@@ -129,21 +128,6 @@ impl World {
         args.cpu_clock_counter = now;
         args.system_clock_counter = now;
         args.system_clock_freq = 1_000_000_000;
-        Ok(())
-    }
-
-    pub(crate) fn runtime_enable(&self, p: &mut Process, args: &mut RuntimeEnableArgs) -> Result<(), Errno> {
-        let enable = args.mode_mask & 1 != 0;
-        if enable && p.has_runtime() {
-            return Err(BUSY);
-        }
-        let ttmp = args.mode_mask & KFD_RUNTIME_ENABLE_MODE_TTMP_SAVE_MASK != 0;
-        p.runtime = if enable {
-            RuntimeInfo { r_debug: args.r_debug, runtime_state: DEBUG_RUNTIME_STATE_ENABLED, ttmp_setup: ttmp.into() }
-        } else {
-            RuntimeInfo::default()
-        };
-        args.capabilities_mask = 0;
         Ok(())
     }
 

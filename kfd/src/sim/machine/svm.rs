@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use hsakmt_core::driver::Errno;
 use zerocopy::IntoBytes;
 
-use super::{FAULT, PAGE, PERM, Process, SvmMode, World};
+use super::{FAULT, PAGE, PERM, Process, ProcessId, SvmMode, World};
 use crate::sim::caller::Caller;
 use crate::uapi::{
     KFD_IOCTL_SVM_ATTR_ACCESS, KFD_IOCTL_SVM_ATTR_ACCESS_IN_PLACE, KFD_IOCTL_SVM_ATTR_CLR_FLAGS,
@@ -305,6 +305,17 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// The process gives addresses back: no range is there any more.
+    pub fn unmapped(&mut self, process: ProcessId, start: u64, size: u64) {
+        let end = start.saturating_add(size).div_ceil(PAGE).saturating_mul(PAGE);
+        if start.is_multiple_of(PAGE)
+            && size > 0
+            && let Some(p) = self.processes.get_mut(&process)
+        {
+            p.ranges.remove(start, end);
+        }
     }
 
     /// Refuses GPU addresses that live shared memory has; forgets ranges whose memory is gone.

@@ -18,11 +18,11 @@ use super::Error;
 use super::filter;
 use super::listener::Listener;
 
-/// Starts `command` under the filter.
-pub(crate) fn launch(mut command: Command, mmap: bool) -> Result<(Child, Listener), Error> {
+/// Starts `command` under the filter; `more`: calls that stop besides those about devices.
+pub(crate) fn launch(mut command: Command, more: &[libc::c_long]) -> Result<(Child, Listener), Error> {
     let (here, there) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
         .map_err(|error| Error::System("socketpair", error.into()))?;
-    let program = filter::program(mmap);
+    let program = filter::program(more);
     let socket = there.as_raw_fd();
     let under_filter = move || {
         let fd = filter::install(&program)?;

@@ -20,7 +20,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use hsakmt_core::driver::Errno;
 use hsakmt_core::node::GpuId;
@@ -91,7 +91,10 @@ pub struct Config {
     pub log: Option<PathBuf>,
 }
 
-/// A stopped WAIT_EVENTS.
+/// How often a sleeping thread is asked for signals: the kernel tells no one that a stopped call has one.
+const SIGNALS_EVERY: Duration = Duration::from_millis(20);
+
+/// A stopped WAIT_EVENTS, or RUNTIME_ENABLE.
 #[derive(Debug)]
 struct Sleeper {
     call: Call,
@@ -113,6 +116,8 @@ struct Supervisor {
     sleepers: Vec<Sleeper>,
     /// [`World::event_changes`] when the sleepers were last looked at.
     events_seen: u64,
+    /// When to look whether one has a signal to handle.
+    next_look: Instant,
     journal: Option<Journal>,
     pace: Pace,
     _janitor: Option<Janitor>,
@@ -125,7 +130,7 @@ pub fn run(command: Command, config: Config) -> Result<ExitStatus, Error> {
     let janitor = Janitor::hire(tree.root()).inspect_err(|error| log::warn!("no shell to clean up: {error}")).ok();
     let journal = config.log.as_deref().map(Journal::create).transpose().map_err(system("the log"))?;
     let gpus = config.machine.gpus.len();
-    let mmap = config.faults.concerns("mmap");
+    let more = more_calls(&config);
     let mut world = World::new(config.machine, config.svm, config.faults);
     world.tracing = journal.is_some();
     let device = |file| memfd::create(world.nonce(), file, memfd::DEVICE_BYTES);
@@ -135,7 +140,7 @@ pub fn run(command: Command, config: Config) -> Result<ExitStatus, Error> {
         renders.map_err(|error| Error::System("the devices' files", error.into()))?,
         cards.map_err(|error| Error::System("the devices' files", error.into()))?,
     );
-    let (mut child, listener) = launch::launch(command, mmap)?;
+    let (mut child, listener) = launch::launch(command, &more)?;
     if let Err(error) = probe::allowed(child.id() as i32) {
         let _ = child.kill().and_then(|()| child.wait());
         return Err(Error::System("this process may not read another's memory", error));
@@ -152,6 +157,7 @@ pub fn run(command: Command, config: Config) -> Result<ExitStatus, Error> {
         gems: Gems::default(),
         sleepers: Vec::new(),
         events_seen: 0,
+        next_look: Instant::now(),
         journal,
         pace: Pace::default(),
         _janitor: janitor,
@@ -196,7 +202,8 @@ impl Supervisor {
             vec![PollFd::new(&self.listener, PollFlags::IN), PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN)];
         fds.extend(self.processes.iter().map(|(_, pidfd)| PollFd::new(pidfd, PollFlags::IN)));
         let deadline = self.sleepers.iter().filter_map(|sleeper| sleeper.wait.deadline).min();
-        let deadline = [deadline, self.pace.next()].into_iter().flatten().min();
+        let look = (!self.sleepers.is_empty()).then_some(self.next_look);
+        let deadline = [deadline, look, self.pace.next()].into_iter().flatten().min();
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let timeout = left.and_then(|left| Timespec::try_from(left).ok());
         match poll(&mut fds, timeout.as_ref()) {
@@ -246,6 +253,7 @@ impl Supervisor {
         match call.number {
             libc::SYS_ioctl => self.ioctl(call),
             libc::SYS_mmap => self.mmap(call),
+            libc::SYS_munmap => self.munmap(call),
             _ => self.path_call(call),
         }
         self.drop_pages();
@@ -285,6 +293,9 @@ impl Supervisor {
         let nonce = self.world.nonce();
         let mut caller = Stopped { task, listener: &self.listener, call: call.id, nonce };
         let answer = self.world.ioctl(kfd, request as u32, argument, &mut caller);
+        for (pid, kfd) in self.world.take_adopted() {
+            self.processes.adopt(pid, kfd, &mut self.world);
+        }
         self.poke(process);
         if self.world.has_active_queues(kfd) {
             self.pace.hurry();
@@ -314,11 +325,17 @@ impl Supervisor {
 
     /// Asks again for every sleeping wait, if one of them could be over.
     fn wake_sleepers(&mut self) {
-        let due = |sleeper: &Sleeper| sleeper.wait.deadline.is_some_and(|deadline| deadline <= Instant::now());
-        if self.events_seen == self.world.event_changes && !self.sleepers.iter().any(due) {
+        let now = Instant::now();
+        let due = |sleeper: &Sleeper| sleeper.wait.deadline.is_some_and(|deadline| deadline <= now);
+        let changed = self.events_seen != self.world.event_changes;
+        let signals = self.next_look <= now;
+        if !changed && !signals && !self.sleepers.iter().any(due) {
             return;
         }
         self.events_seen = self.world.event_changes;
+        if signals {
+            self.next_look = now + SIGNALS_EVERY;
+        }
         let nonce = self.world.nonce();
         for sleeper in std::mem::take(&mut self.sleepers) {
             let task = self.tasks.get(sleeper.call.tid).ok().filter(|_| self.listener.is_valid(sleeper.call.id));
@@ -327,7 +344,15 @@ impl Supervisor {
                 continue;
             };
             let mut caller = Stopped { task, listener: &self.listener, call: sleeper.call.id, nonce };
-            match self.world.resume(sleeper.kfd, sleeper.wait, sleeper.call.arguments[2], &mut caller) {
+            let argument = sleeper.call.arguments[2];
+            let answer = match self.world.resume(sleeper.kfd, sleeper.wait, argument, &mut caller) {
+                Answer::Sleep(wait) => match signals.then(|| task.interruption()).flatten() {
+                    Some(error) => self.world.interrupt_wait(sleeper.kfd, wait, argument, error, &mut caller),
+                    None => Answer::Sleep(wait),
+                },
+                answer => answer,
+            };
+            match answer {
                 Answer::Done(result) => self.listener.answer(sleeper.call.id, result.map(|()| 0)),
                 _ => self.sleepers.push(sleeper),
             }
@@ -352,6 +377,16 @@ impl Supervisor {
             Some(error) => self.listener.answer(call.id, Err(error)),
             None => self.listener.go_on(call.id),
         }
+    }
+
+    /// Shared ranges end with their memory.
+    fn munmap(&mut self, call: &Call) {
+        let process = self.tasks.get(call.tid).map(|task| task.process).ok();
+        if let Some(kfd) = process.and_then(|process| self.processes.primary(process)) {
+            let [start, size, ..] = call.arguments;
+            self.world.unmapped(kfd, start, size);
+        }
+        self.listener.go_on(call.id);
     }
 
     fn path_call(&mut self, call: &Call) {
@@ -404,6 +439,14 @@ impl Supervisor {
         }
         Ok(())
     }
+}
+
+/// Calls that stop besides those about devices: mmap if a fault is to be injected there, munmap if shared ranges can be set,
+/// which end with their memory.
+fn more_calls(config: &Config) -> Vec<libc::c_long> {
+    let shares = config.svm == SvmMode::Machine && config.machine.gpus.iter().any(|gpu| gpu.svm);
+    let mmap = config.faults.concerns("mmap").then_some(libc::SYS_mmap);
+    mmap.into_iter().chain(shares.then_some(libc::SYS_munmap)).collect()
 }
 
 /// What a [`Supervisor::wait`] found.

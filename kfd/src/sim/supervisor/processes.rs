@@ -1,4 +1,4 @@
-//! The processes that opened `/dev/kfd`: born with the first opening, the same for every further one, gone with death or
+//! The processes that opened `/dev/kfd`: born with the first opening (or when a debugger attaches), the same for every further one, gone with death or
 //! exec. A secondary context is a process of the simulated kernel that lives and dies with one opening.
 
 use std::collections::HashMap;
@@ -44,6 +44,26 @@ impl Processes {
         self.guests.iter().map(|(process, guest)| (*process, &guest.alive.pidfd))
     }
 
+    /// What a process is to the machine, if it has opened `/dev/kfd`.
+    pub(crate) fn primary(&self, process: u32) -> Option<ProcessId> {
+        self.guests.get(&process).map(|guest| guest.primary)
+    }
+
+    /// A debugger has made a process known to the machine before it opened `/dev/kfd`.
+    pub(crate) fn adopt(&mut self, process: u32, kfd: ProcessId, world: &mut World) {
+        match Alive::open(process) {
+            Ok(alive) => self.welcome(process, Guest { alive, primary: kfd }, world),
+            // It has just died.
+            Err(_) => world.close(kfd),
+        }
+    }
+
+    fn welcome(&mut self, process: u32, guest: Guest, world: &mut World) {
+        let name = std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
+        world.name_process(guest.primary, process, name.trim_end());
+        self.guests.insert(process, guest);
+    }
+
     /// Every process and what it is to the machine; a secondary context too.
     pub(crate) fn machines(&self) -> Vec<(u32, ProcessId)> {
         let secondary = self.opens.values().filter(|open| open.secondary).map(|open| (open.process, open.kfd));
@@ -69,10 +89,10 @@ impl Processes {
         let kfd = match self.guests.get(&process) {
             Some(guest) => guest.primary,
             None => {
-                let guest = Guest { alive: Alive::open(process)?, primary: world.open() };
-                let name = std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
-                world.name_process(guest.primary, process, name.trim_end());
-                self.guests.entry(process).or_insert(guest).primary
+                let alive = Alive::open(process)?;
+                let primary = world.open();
+                self.welcome(process, Guest { alive, primary }, world);
+                primary
             }
         };
         self.last_open += 1;

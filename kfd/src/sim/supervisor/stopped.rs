@@ -72,4 +72,14 @@ impl Caller for Stopped<'_> {
     fn install(&mut self, file: OwnedFd) -> Result<i32, Errno> {
         self.listener.install(self.call, file.as_fd(), true).map(|fd| fd as i32)
     }
+
+    fn duplicate(&mut self, fd: i32) -> Result<OwnedFd, Errno> {
+        let file = self.task.duplicate(fd)?;
+        self.waits().map(|()| file)
+    }
+
+    fn traces(&mut self, pid: u32) -> Result<bool, Errno> {
+        let tracer = super::task::tracer(pid).ok_or(Errno(libc::ESRCH))?;
+        self.waits().map(|()| tracer == self.task.tid)
+    }
 }

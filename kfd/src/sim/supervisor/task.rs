@@ -10,12 +10,15 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use hsakmt_core::driver::Errno;
 use rustix::fs::{Mode, OFlags};
+use rustix::process::PidfdGetfdFlags;
 
 use super::super::machine::PAGE;
 use super::super::maps::Maps;
 use super::super::probe;
 
 const FAULT: Errno = Errno(libc::EFAULT);
+/// The kernel's ERESTARTSYS: no program sees it, since a thread with a signal gets EINTR instead or makes its call anew.
+const RESTART: Errno = Errno(512);
 
 /// More threads than this are forgotten together and learned anew.
 const REMEMBERED: usize = 4096;
@@ -24,7 +27,7 @@ const REMEMBERED: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct Task {
     directory: OwnedFd,
-    tid: u32,
+    pub(super) tid: u32,
     /// Its process.
     pub(crate) process: u32,
 }
@@ -92,6 +95,32 @@ impl Task {
     /// The process's mappings.
     pub(crate) fn maps(&self) -> Maps {
         Maps::parse(&read_file(&self.directory, "maps").unwrap_or_default())
+    }
+
+    /// What interrupts a sleeping call: a signal that the thread must handle, or that stops it. (One that would end it has done
+    /// so.) A signal that is surely this thread's lets the kernel begin the call anew, if the handler wants that.
+    pub(crate) fn interruption(&self) -> Option<Errno> {
+        let status = read_file(&self.directory, "status").unwrap_or_default();
+        let number = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            line.and_then(|line| u64::from_str_radix(line.trim(), 16).ok()).unwrap_or(0)
+        };
+        let stops = [libc::SIGSTOP, libc::SIGTSTP].iter().fold(0, |all, signal| all | 1 << (signal - 1));
+        let awaited = (number("SigCgt:") | stops & !number("SigIgn:")) & !number("SigBlk:");
+        let (own, shared) = (number("SigPnd:") & awaited, number("ShdPnd:") & awaited);
+        match (own, shared) {
+            (0, 0) => None,
+            (0, _) if number("Threads:") != 1 => Some(Errno(libc::EINTR)),
+            _ => Some(RESTART),
+        }
+    }
+
+    /// Another descriptor of a file that it has open.
+    pub(crate) fn duplicate(&self, fd: i32) -> Result<OwnedFd, Errno> {
+        let process = rustix::process::Pid::from_raw(self.process as i32).ok_or(Errno(libc::ESRCH))?;
+        let process = rustix::process::pidfd_open(process, rustix::process::PidfdFlags::empty());
+        let file = process.and_then(|process| rustix::process::pidfd_getfd(process, fd, PidfdGetfdFlags::empty()));
+        file.map_err(|error| Errno(error.raw_os_error()))
     }
 
     /// Reads memory, all or `EFAULT`.
@@ -168,6 +197,12 @@ impl Alive {
         use std::os::unix::fs::FileExt;
         !matches!(self.memory.read_at(&mut [0u8], 0), Ok(0))
     }
+}
+
+/// The thread that traces a process: 0 if none does, `None` if there is no such process.
+pub(crate) fn tracer(process: u32) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("TracerPid:")?.trim().parse().ok())
 }
 
 fn read_file(directory: impl AsFd, name: &str) -> io::Result<String> {
