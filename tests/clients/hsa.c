@@ -1,11 +1,13 @@
 /* What a program of AMD's ROCr runtime sees of its libhsakmt: agents, pools, pointers inside and outside of every kind of
- * memory, signals, a queue with barrier packets, copies by the copy engines. Prints no address and no time, so that two
- * libraries must print the same. */
+ * memory, signals, a queue with barrier packets, copies by the copy engines, memory of another process, and where the runtime
+ * has it virtual memory. Prints no address and no time, so that two libraries must print the same. */
 #include <hsa/hsa.h>
 #include <hsa/hsa_ext_amd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 enum { BYTES = 5 << 20, PAGE = 4096, ROUNDS = 64 };
 
@@ -61,6 +63,13 @@ static hsa_amd_memory_pool_t pool_of(hsa_agent_t agent) {
     return pool;
 }
 
+static int by_node(const void *left, const void *right) {
+    uint32_t a, b;
+    REQUIRE(hsa_agent_get_info(*(const hsa_agent_t *)left, HSA_AGENT_INFO_NODE, &a));
+    REQUIRE(hsa_agent_get_info(*(const hsa_agent_t *)right, HSA_AGENT_INFO_NODE, &b));
+    return (a > b) - (a < b);
+}
+
 /* What the runtime knows of an address; places as offsets from `base`. */
 static void describe(const char *what, const char *base, long offset) {
     hsa_amd_pointer_info_t info = {.size = sizeof(info)};
@@ -80,6 +89,8 @@ static void describe(const char *what, const char *base, long offset) {
                !info.hostBaseAddress ? "none" : (char *)info.hostBaseAddress == base ? "here" : "elsewhere",
                (char *)info.agentBaseAddress == base ? "here" : "elsewhere",
                info.userData ? (long)((char *)info.userData - base) : -1, node, info.global_flags);
+        /* The runtime's order follows its objects' addresses. */
+        qsort(accessible, count, sizeof(*accessible), by_node);
         for (uint32_t i = 0; i < count; i++) {
             REQUIRE(hsa_agent_get_info(accessible[i], HSA_AGENT_INFO_NODE, &node));
             printf(" %u", node);
@@ -185,7 +196,86 @@ static void copies(hsa_amd_memory_pool_t device, hsa_amd_memory_pool_t host) {
     REQUIRE(hsa_amd_memory_pool_free(back));
 }
 
-int main(void) {
+/* Another process attaches to device memory, and writes there. */
+static void between_processes(const char *program, hsa_amd_memory_pool_t device) {
+    hsa_amd_ipc_memory_t name;
+    char *vram;
+    int ends[2], status;
+    REQUIRE(hsa_amd_memory_pool_allocate(device, 2 << 20, 0, (void **)&vram));
+    vram[5] = 1;
+    REQUIRE(hsa_amd_ipc_memory_create(vram, 2 << 20, &name));
+    fflush(stdout);
+    if (pipe(ends))
+        exit(1);
+    pid_t child = fork();
+    if (!child) {
+        dup2(ends[0], 0);
+        execl(program, program, "child", (char *)NULL);
+        _exit(1);
+    }
+    if (write(ends[1], &name, sizeof(name)) != sizeof(name))
+        exit(1);
+    waitpid(child, &status, 0);
+    printf("the other process ended with %d and left %d\n", WEXITSTATUS(status), vram[5]);
+    close(ends[0]);
+    close(ends[1]);
+    REQUIRE(hsa_amd_memory_pool_free(vram));
+}
+
+static int other_process(void) {
+    hsa_amd_ipc_memory_t name;
+    char *there;
+    if (read(0, &name, sizeof(name)) != sizeof(name))
+        return 1;
+    REQUIRE(hsa_init());
+    REQUIRE(hsa_iterate_agents(note_agent, NULL));
+    REQUIRE(hsa_amd_ipc_memory_attach(&name, 2 << 20, 1, gpus, (void **)&there));
+    describe("of the other process", there, 0);
+    describe("of the other process", there, 4097);
+    printf("it holds %d\n", there[5]);
+    there[5] = 2;
+    REQUIRE(hsa_amd_ipc_memory_detach(there));
+    describe("detached", there, 0);
+    REQUIRE(hsa_shut_down());
+    return 0;
+}
+
+#if HSA_AMD_INTERFACE_VERSION_MINOR >= 4
+/* Addresses first, then memory for them, then who may use it. */
+static void virtual_memory(hsa_amd_memory_pool_t device) {
+    const size_t size = 4 << 20;
+    hsa_amd_vmem_alloc_handle_t memory;
+    hsa_amd_memory_access_desc_t access = {HSA_ACCESS_PERMISSION_RW, gpus[0]};
+    hsa_access_permission_t allowed;
+    char *at;
+    int shared;
+    hsa_status_t status = hsa_amd_vmem_address_reserve((void **)&at, size, 0, 0);
+    printf("reserve addresses: %#x\n", status);
+    /* Not with every kernel interface. */
+    if (status)
+        return;
+    describe("reserved addresses", at, 0);
+    REQUIRE(hsa_amd_vmem_handle_create(device, size / 2, MEMORY_TYPE_NONE, 0, &memory));
+    REQUIRE(hsa_amd_vmem_map(at, size / 2, 0, memory, 0));
+    describe("mapped", at, 0);
+    describe("not mapped", at, size / 2);
+    REQUIRE(hsa_amd_vmem_set_access(at, size / 2, &access, 1));
+    REQUIRE(hsa_amd_vmem_get_access(at, &allowed, gpus[0]));
+    describe("accessible", at, 100);
+    printf("access %d\n", allowed);
+    status = hsa_amd_vmem_export_shareable_handle(&shared, memory, 0);
+    printf("a handle to share: %#x, %s\n", status, status ? "none" : close(shared) ? "no file" : "a file");
+    REQUIRE(hsa_amd_vmem_unmap(at, size / 2));
+    describe("unmapped", at, 0);
+    REQUIRE(hsa_amd_vmem_handle_release(memory));
+    REQUIRE(hsa_amd_vmem_address_free(at, size));
+    describe("given back", at, 0);
+}
+#endif
+
+int main(int count, char **words) {
+    if (count > 1)
+        return other_process();
     /* Twice: what the first leaves behind the second may trip over. */
     for (int round = 0; round < 2; round++) {
         gpu_count = 0;
@@ -201,6 +291,10 @@ int main(void) {
         signals();
         barriers();
         copies(device, host);
+        between_processes(words[0], device);
+#if HSA_AMD_INTERFACE_VERSION_MINOR >= 4
+        virtual_memory(device);
+#endif
         REQUIRE(hsa_shut_down());
     }
     return 0;

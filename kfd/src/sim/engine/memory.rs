@@ -28,7 +28,7 @@ impl Engine<'_> {
             let bo = self.p.bos.get(&handle)?;
             let memory = self.world.memories.get(&bo.memory)?;
             // An AQL ring is mapped twice.
-            let offset = (va - first) % memory.size.max(1);
+            let offset = (bo.offset + (va - first)) % memory.size.max(1);
             let bytes = (last - va + 1).min(memory.size - offset);
             let place = match bo.user_address {
                 Some(address) => Place::Host(address + offset),

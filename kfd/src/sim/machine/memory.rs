@@ -44,6 +44,8 @@ pub(crate) struct Bo {
     pub(crate) va: u64,
     /// Bytes of GPU addresses: twice the memory's for an AQL ring.
     pub(crate) size: u64,
+    /// Where in the memory it begins.
+    pub(crate) offset: u64,
     pub(crate) user_address: Option<u64>,
     /// Bit n: mapped on the n-th GPU.
     pub(crate) mapped: u64,
@@ -144,7 +146,7 @@ impl World {
         let gpu_id = self.machine.gpus.get(gpu).ok_or(Errno::INVAL)?.gpu_id;
         args.handle = p.new_handle(gpu_id);
         args.mmap_offset = self.mmap_offset(memory);
-        p.bos.insert(args.handle, Bo { memory, va: args.va_addr, size, user_address, mapped: 0, ipc: None });
+        p.bos.insert(args.handle, Bo { memory, va: args.va_addr, size, offset: 0, user_address, mapped: 0, ipc: None });
         Ok(())
     }
 

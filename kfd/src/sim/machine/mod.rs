@@ -11,7 +11,7 @@
 //! ```
 //! A buffer object is a process's handle on a *memory*; dmabufs and IPC names are further handles on the same memory,
 //! and the last one to go frees it. Files: `setup` (version, apertures, clocks), `memory` (objects and mappings),
-//! `share` (dmabuf, IPC), `svm`, `event`, `queue` and `queue_check`, `interrupt` (what the GPU tells the kernel), `tools`,
+//! `share` (dmabuf, IPC), `graphics` (render nodes), `svm`, `event`, `queue` and `queue_check`, `interrupt` (what the GPU tells the kernel), `tools`,
 //! `fault`, `holdings` (all of it, for tests). [`bus`] is how the GPU reaches memory; its packets are
 //! [`crate::sim::engine`]'s.
 //!
@@ -39,6 +39,7 @@ pub mod bus;
 mod debug;
 pub(crate) mod event;
 mod fault;
+mod graphics;
 mod holdings;
 pub(crate) mod interrupt;
 pub(crate) mod memory;

@@ -74,7 +74,7 @@ impl World {
         memory.holders += 1;
         let size = memory.size;
         let handle = p.new_handle(self.machine.gpus.get(gpu).ok_or(Errno::INVAL)?.gpu_id);
-        p.bos.insert(handle, Bo { memory: id, va, size, user_address: None, mapped: 0, ipc });
+        p.bos.insert(handle, Bo { memory: id, va, size, offset: 0, user_address: None, mapped: 0, ipc });
         Ok(handle)
     }
 
@@ -160,7 +160,7 @@ impl World {
 }
 
 /// The memory behind a descriptor.
-fn dmabuf(fd: u32, caller: &mut dyn Caller) -> Result<MemoryId, Errno> {
+pub(super) fn dmabuf(fd: u32, caller: &mut dyn Caller) -> Result<MemoryId, Errno> {
     match caller.file(fd as i32) {
         Some(DeviceFile::Dmabuf(memory)) => Ok(MemoryId(memory)),
         Some(_) => Err(Errno::INVAL),

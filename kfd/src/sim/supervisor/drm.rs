@@ -1,5 +1,5 @@
-//! The few DRM ioctls that libdrm asks of a render node before it believes in it, and those with which a test makes a
-//! graphics buffer: version, capabilities, device information, registers; create, close, metadata, export.
+//! The DRM ioctls that libdrm asks of a render node before it believes in it (version, capabilities, device information,
+//! registers), and those of buffers: create, close, metadata, export, import, map on the CPU and on the GPU.
 
 use std::collections::HashMap;
 
@@ -9,17 +9,19 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::super::caller::Caller;
 use super::super::description::Gpu;
-use super::super::machine::{MemoryId, World};
+use super::super::machine::{MemoryId, ProcessId, World};
 use crate::uapi::from_caller;
 
 const VERSION: u8 = 0x00;
 const GEM_CLOSE: u8 = 0x09;
 const GET_CAP: u8 = 0x0c;
 const PRIME_HANDLE_TO_FD: u8 = 0x2d;
+const PRIME_FD_TO_HANDLE: u8 = 0x2e;
 const AMDGPU_GEM_CREATE: u8 = 0x40;
 const AMDGPU_GEM_MMAP: u8 = 0x41;
 const AMDGPU_INFO: u8 = 0x45;
 const AMDGPU_GEM_METADATA: u8 = 0x46;
+const AMDGPU_GEM_VA: u8 = 0x48;
 
 const INFO_ACCEL_WORKING: u32 = 0x00;
 const INFO_READ_MMR_REG: u32 = 0x15;
@@ -66,6 +68,21 @@ struct PrimeHandle {
     fd: i32,
 }
 
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+struct GemVa {
+    handle: u32,
+    pad: u32,
+    operation: u32,
+    flags: u32,
+    va: u64,
+    offset: u64,
+    size: u64,
+}
+
+const VA_MAP: u32 = 1;
+const VA_UNMAP: u32 = 2;
+
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
 struct GemMetadata {
@@ -96,11 +113,11 @@ impl Gems {
         });
     }
 
-    /// Answers one DRM ioctl of `process` on the node of the n-th GPU.
+    /// Answers one DRM ioctl of a process (and what it is to KFD) on the node of the n-th GPU.
     pub(crate) fn ioctl(
         &mut self,
         world: &mut World,
-        process: u32,
+        (process, kfd): (u32, Option<ProcessId>),
         gpu: usize,
         request: u32,
         argument: u64,
@@ -140,6 +157,10 @@ impl Gems {
             })?,
             AMDGPU_GEM_MMAP => change(&mut bytes, |args: &mut [u64; 1]| {
                 let memory = self.list.get(&key(args[0] as u32)).ok_or(Errno(libc::ENOENT))?;
+                // The file of a node shows the memory of its own GPU.
+                if world.gpu_of(*memory) != Some(gpu) {
+                    return Err(Errno::INVAL);
+                }
                 args[0] = world.mmap_offset(*memory);
                 Ok(())
             })?,
@@ -152,8 +173,36 @@ impl Gems {
                 args.fd = world.open_dmabuf(*memory, caller)?;
                 Ok(())
             })?,
+            PRIME_FD_TO_HANDLE => change(&mut bytes, |args: &mut PrimeHandle| {
+                let memory = world.hold_dmabuf(args.fd, caller)?;
+                let known = self.list.iter().find(|((owner, on, _), it)| (*owner, *on, **it) == (process, gpu, memory));
+                args.handle = match known {
+                    Some(((_, _, handle), _)) => {
+                        world.drop_memory(memory);
+                        *handle
+                    }
+                    None => {
+                        self.last += 1;
+                        self.list.insert(key(self.last), memory);
+                        self.last
+                    }
+                };
+                Ok(())
+            })?,
+            AMDGPU_GEM_VA => change(&mut bytes, |args: &mut GemVa| {
+                let memory = self.list.get(&key(args.handle)).ok_or(Errno(libc::ENOENT))?;
+                let kfd = kfd.ok_or(Errno::INVAL)?;
+                match args.operation {
+                    VA_MAP => world.graphics_map(kfd, gpu, *memory, (args.va, args.offset, args.size)),
+                    VA_UNMAP => world.graphics_unmap(kfd, gpu, args.va),
+                    _ => Err(Errno::INVAL),
+                }
+            })?,
             GEM_CLOSE => change(&mut bytes, |args: &mut [u32; 2]| {
                 let memory = self.list.remove(&key(args[0])).ok_or(Errno::INVAL)?;
+                if let Some(kfd) = kfd {
+                    world.graphics_forget(kfd, gpu, memory);
+                }
                 world.drop_memory(memory);
                 Ok(())
             })?,

@@ -273,7 +273,8 @@ impl Supervisor {
             (DeviceFile::Render(gpu) | DeviceFile::Card(gpu), b'd') => {
                 let mut caller = Stopped { task, listener, call: call.id, nonce };
                 let world = &mut self.world;
-                let result = self.gems.ioctl(world, process, gpu, request as u32, argument, &mut caller);
+                let kfd = self.processes.primary(process);
+                let result = self.gems.ioctl(world, (process, kfd), gpu, request as u32, argument, &mut caller);
                 listener.answer(call.id, result);
                 if let Some(journal) = &mut self.journal {
                     let detail = json!({ "request": format!("{request:#x}") });
