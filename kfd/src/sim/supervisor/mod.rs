@@ -34,6 +34,7 @@ use super::probe;
 use super::sysfs::Tree;
 
 mod bus;
+mod descriptor;
 mod drm;
 mod files;
 mod filter;
@@ -125,7 +126,7 @@ pub fn run(command: Command, config: Config) -> Result<ExitStatus, Error> {
     let janitor = Janitor::hire(tree.root()).inspect_err(|error| log::warn!("no shell to clean up: {error}")).ok();
     let journal = config.log.as_deref().map(Journal::create).transpose().map_err(system("the log"))?;
     let gpus = config.machine.gpus.len();
-    let mmap = config.faults.concerns("mmap");
+    let mmap_faults = config.faults.concerns("mmap");
     let mut world = World::new(config.machine, config.svm, config.faults);
     world.tracing = journal.is_some();
     let device = |file| memfd::create(world.nonce(), file, memfd::DEVICE_BYTES);
@@ -135,7 +136,7 @@ pub fn run(command: Command, config: Config) -> Result<ExitStatus, Error> {
         renders.map_err(|error| Error::System("the devices' files", error.into()))?,
         cards.map_err(|error| Error::System("the devices' files", error.into()))?,
     );
-    let (mut child, listener) = launch::launch(command, mmap)?;
+    let (mut child, listener) = launch::launch(command, mmap_faults)?;
     if let Err(error) = probe::allowed(child.id() as i32) {
         let _ = child.kill().and_then(|()| child.wait());
         return Err(Error::System("this process may not read another's memory", error));
@@ -246,6 +247,8 @@ impl Supervisor {
         match call.number {
             libc::SYS_ioctl => self.ioctl(call),
             libc::SYS_mmap => self.mmap(call),
+            libc::SYS_lseek => self.unless_kfd(call, Errno(libc::ESPIPE)),
+            libc::SYS_ftruncate | libc::SYS_fsync | libc::SYS_fdatasync => self.unless_kfd(call, Errno::INVAL),
             _ => self.path_call(call),
         }
         self.drop_pages();
@@ -261,7 +264,11 @@ impl Supervisor {
         };
         let process = task.process;
         match (device, (request >> 8) as u8) {
-            (DeviceFile::Kfd(open), b'K') => self.kfd_ioctl(call, process, open),
+            // The kernel answers these for every file; any other is the driver's, whatever its type byte.
+            (DeviceFile::Kfd(_), _) if descriptor::OF_ANY_FILE.contains(&(request & 0xffff_ffff)) => {
+                listener.go_on(call.id)
+            }
+            (DeviceFile::Kfd(open), _) => self.kfd_ioctl(call, process, open),
             (DeviceFile::Render(gpu) | DeviceFile::Card(gpu), b'd') => {
                 let mut caller = Stopped { task, listener, call: call.id, nonce };
                 let world = &mut self.world;
@@ -331,26 +338,6 @@ impl Supervisor {
                 Answer::Done(result) => self.listener.answer(sleeper.call.id, result.map(|()| 0)),
                 _ => self.sleepers.push(sleeper),
             }
-        }
-    }
-
-    /// Only stopped if a fault is to be injected: the calls a process makes after it opened `/dev/kfd` count.
-    fn mmap(&mut self, call: &Call) {
-        let Ok(process) = self.tasks.get(call.tid).map(|task| task.process) else {
-            return self.listener.go_on(call.id);
-        };
-        if !self.processes.is_guest(process) {
-            return self.listener.go_on(call.id);
-        }
-        let fault = self.world.faults.strike("mmap");
-        if let Some(journal) = &mut self.journal {
-            // What the kernel answers to one that goes on is not known here.
-            let detail = json!({ "length": format!("{:#x}", call.arguments[1]) });
-            journal.line(process, call.tid, "mmap", detail, fault.map_or(Ok(()), Err));
-        }
-        match fault {
-            Some(error) => self.listener.answer(call.id, Err(error)),
-            None => self.listener.go_on(call.id),
         }
     }
 

@@ -1,0 +1,73 @@
+//! kfd-sim answers hostile calls as the real kernels did: `tests/real-kernel/errnos.c` and `hostile.c`, on a machine
+//! without a GPU, against what Debian's 6.1 and 6.12 answered. `tests/real-kernel/run` checks the recordings themselves.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use hsakmt_tests::install::{succeed, target_folder, workspace};
+use hsakmt_tests::sim;
+
+/// Kernel, and its KFD version.
+const KERNELS: [(&str, &str); 2] = [("6.1", "1.11"), ("6.12", "1.17")];
+
+/// ioctls that only ROCm's own driver has. kfd-sim has them on every machine, the recorded kernels answer ENOTTY.
+const ONLY_ROCM: [&str; 4] = ["IPC_EXPORT_HANDLE", "IPC_IMPORT_HANDLE", "PC_SAMPLE", "RLC_SPM"];
+
+/// System calls that run at full speed under kfd-sim, on the memory file that stands for the device.
+const NOT_STOPPED: [&str; 5] = ["pread", "pwrite", "read nothing", "mmap: private, 0", "open: path below it"];
+
+fn source(name: &str) -> PathBuf {
+    workspace().join("tests/real-kernel").join(name)
+}
+
+/// Builds a program of `tests/real-kernel` that needs no library.
+fn build(program: &str) -> PathBuf {
+    let folder = target_folder().join("real-kernel-programs");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let binary = folder.join(program);
+    let mut cc = Command::new("cc");
+    succeed(cc.args(["-O1", "-w", "-o"]).arg(&binary).arg(source(&format!("{program}.c"))));
+    binary
+}
+
+/// A machine without a GPU.
+fn machine(version: &str) -> PathBuf {
+    let file = target_folder().join("real-kernel-programs").join(format!("none-{version}.json"));
+    std::fs::write(&file, format!("{{\"kfd_version\": \"{version}\", \"gpus\": []}}")).expect("a machine");
+    file
+}
+
+fn compare(program: &str, different: &[&str]) {
+    let name = format!("real_kernel::{program}");
+    if let Some(reason) = sim::unavailable() {
+        return sim::skip(&name, &reason);
+    }
+    let binary = build(program);
+    for (kernel, version) in KERNELS {
+        let machine = machine(version);
+        let options = ["--machine", machine.to_str().expect("a path")];
+        let printed = sim::lines(&sim::under(&options, &binary).output().expect("kfd-sim runs"));
+        let recording = std::fs::read_to_string(source(&format!("{program}-linux-{kernel}.txt"))).expect("a recording");
+        let recorded: Vec<&str> = recording.lines().collect();
+        assert_eq!(printed.len(), recorded.len(), "{kernel}: {printed:#?}");
+        let declared = |line: &str| different.iter().any(|name| line.starts_with(&format!("{name} ")));
+        let wrong: Vec<(&String, &&str)> =
+            printed.iter().zip(&recorded).filter(|(ours, real)| ours != *real && !declared(real)).collect();
+        assert!(wrong.is_empty(), "{kernel}: kfd-sim and the kernel: {wrong:#?}");
+        let equal = |name: &&&str| {
+            let lines = |line: &&str| line.starts_with(&format!("{name} "));
+            printed.iter().map(String::as_str).filter(lines).eq(recorded.iter().copied().filter(lines))
+        };
+        assert_eq!(different.iter().filter(equal).count(), 0, "{kernel}: declared as different, but equal");
+    }
+}
+
+#[test]
+fn every_ioctl_refuses_what_the_kernel_refuses() {
+    compare("errnos", &ONLY_ROCM);
+}
+
+#[test]
+fn other_calls_on_the_device_are_answered_as_by_the_kernel() {
+    compare("hostile", &NOT_STOPPED);
+}
