@@ -1,9 +1,12 @@
 //! kfd-sim answers hostile calls as the real kernels did: `tests/real-kernel/errnos.c` and `hostile.c`, on a machine
-//! without a GPU, against what Debian's 6.1 and 6.12 answered. `tests/real-kernel/run` checks the recordings themselves.
+//! without a GPU, against what Debian's 6.1 and 6.12 answered. So are the topology's files. `tests/real-kernel/run` checks the
+//! recordings themselves.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use hsakmt_kfd::sim::description::Machine;
+use hsakmt_kfd::sim::sysfs::Tree;
 use hsakmt_tests::install::{succeed, target_folder, workspace};
 use hsakmt_tests::sim;
 
@@ -59,6 +62,44 @@ fn compare(program: &str, different: &[&str]) {
             printed.iter().map(String::as_str).filter(lines).eq(recorded.iter().copied().filter(lines))
         };
         assert_eq!(different.iter().filter(equal).count(), 0, "{kernel}: declared as different, but equal");
+    }
+}
+
+/// What the topology says of the machine itself: each machine has its own values.
+const OF_THE_MACHINE: [&str; 6] =
+    ["size_in_bytes", "width", "mem_clk_max", "max_engine_clk_ccompute", "platform_oem", "platform_id"];
+
+/// A folder's entries as the recordings list them: `path/`, or for each line of a file `path: line`.
+fn listing(root: &Path, path: &str, into: &mut Vec<String>) {
+    let at = root.join(path);
+    if !at.is_dir() {
+        let text = std::fs::read_to_string(&at).expect("a file");
+        return into.extend(text.lines().map(|line| format!("{path}: {line}")));
+    }
+    into.push(format!("{path}/"));
+    let entries = std::fs::read_dir(&at).expect("a folder").map(|entry| entry.expect("an entry").file_name());
+    let mut names: Vec<String> = entries.map(|name| name.into_string().expect("a name")).collect();
+    names.sort();
+    names.iter().for_each(|name| listing(root, &format!("{path}/{name}"), into));
+}
+
+/// A line without a value that is the machine's own.
+fn plain(line: &str) -> &str {
+    let start = line.rsplit_once(' ').map_or(line, |(start, _)| start);
+    if OF_THE_MACHINE.iter().any(|name| start.ends_with(&format!(" {name}"))) { start } else { line }
+}
+
+#[test]
+fn the_topology_without_a_gpu_is_the_kernels() {
+    for (kernel, version) in KERNELS {
+        let text = format!("{{\"kfd_version\": \"{version}\", \"gpus\": []}}");
+        let tree = Tree::create(&Machine::from_json(&text).expect("a machine")).expect("a tree");
+        let mut printed = Vec::new();
+        listing(&tree.topology(), ".", &mut printed);
+        let recording = std::fs::read_to_string(source(&format!("topology-linux-{kernel}.txt"))).expect("a recording");
+        let printed: Vec<&str> = printed.iter().map(|line| plain(line)).collect();
+        let recorded: Vec<&str> = recording.lines().map(plain).collect();
+        sim::same_lines(kernel, &printed, &recorded);
     }
 }
 
