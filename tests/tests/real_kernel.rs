@@ -7,7 +7,7 @@ use std::process::Command;
 
 use hsakmt_kfd::sim::description::Machine;
 use hsakmt_kfd::sim::sysfs::Tree;
-use hsakmt_tests::install::{succeed, target_folder, workspace};
+use hsakmt_tests::install::{Link, build_with, prefix, succeed, target_folder, workspace};
 use hsakmt_tests::sim;
 
 /// Kernel, and its KFD version.
@@ -23,11 +23,16 @@ fn source(name: &str) -> PathBuf {
     workspace().join("tests/real-kernel").join(name)
 }
 
-/// Builds a program of `tests/real-kernel` that needs no library.
-fn build(program: &str) -> PathBuf {
+/// Where the programs are built.
+fn folder() -> PathBuf {
     let folder = target_folder().join("real-kernel-programs");
     std::fs::create_dir_all(&folder).expect("a folder");
-    let binary = folder.join(program);
+    folder
+}
+
+/// Builds a program of `tests/real-kernel` that needs no library.
+fn build(program: &str) -> PathBuf {
+    let binary = folder().join(program);
     let mut cc = Command::new("cc");
     succeed(cc.args(["-O1", "-w", "-o"]).arg(&binary).arg(source(&format!("{program}.c"))));
     binary
@@ -35,7 +40,7 @@ fn build(program: &str) -> PathBuf {
 
 /// A machine without a GPU.
 fn machine(version: &str) -> PathBuf {
-    let file = target_folder().join("real-kernel-programs").join(format!("none-{version}.json"));
+    let file = folder().join(format!("none-{version}.json"));
     std::fs::write(&file, format!("{{\"kfd_version\": \"{version}\", \"gpus\": []}}")).expect("a machine");
     file
 }
@@ -47,9 +52,7 @@ fn compare(program: &str, different: &[&str]) {
     }
     let binary = build(program);
     for (kernel, version) in KERNELS {
-        let machine = machine(version);
-        let options = ["--machine", machine.to_str().expect("a path")];
-        let printed = sim::lines(&sim::under(&options, &binary).output().expect("kfd-sim runs"));
+        let printed = under_kfd_sim(version, &binary);
         let recording = std::fs::read_to_string(source(&format!("{program}-linux-{kernel}.txt"))).expect("a recording");
         let recorded: Vec<&str> = recording.lines().collect();
         assert_eq!(printed.len(), recorded.len(), "{kernel}: {printed:#?}");
@@ -111,4 +114,46 @@ fn every_ioctl_refuses_what_the_kernel_refuses() {
 #[test]
 fn other_calls_on_the_device_are_answered_as_by_the_kernel() {
     compare("hostile", &NOT_STOPPED);
+}
+
+/// What `program` prints on the machine without a GPU.
+fn under_kfd_sim(version: &str, program: &Path) -> Vec<String> {
+    let machine = machine(version);
+    let options = ["--machine", machine.to_str().expect("a path")];
+    sim::lines(&sim::under(&options, program).output().expect("kfd-sim runs"))
+}
+
+#[test]
+fn events_are_the_kernels() {
+    if let Some(reason) = sim::unavailable() {
+        return sim::skip("real_kernel::events_are_the_kernels", &reason);
+    }
+    let binary = folder().join("events");
+    let flags = ["-w", "-DHSAKMT_H=\"hsakmt/hsakmt.h\""];
+    build_with(&prefix(), Link::Archive, &flags, &[&source("events.c")], &binary);
+    let recording = std::fs::read_to_string(source("events-libhsakmt-2025-08.txt")).expect("a recording");
+    for (kernel, version) in KERNELS {
+        sim::same_lines(kernel, &under_kfd_sim(version, &binary), &recording.lines().collect::<Vec<_>>());
+    }
+}
+
+/// Debian's library, so that what differs is the simulated kernel's.
+#[test]
+fn every_call_finds_what_it_finds_on_the_kernel() {
+    let name = "real_kernel::every_call_finds_what_it_finds_on_the_kernel";
+    if let Some(reason) = sim::unavailable().or_else(|| sim::debian_library().err()) {
+        return sim::skip(name, &reason);
+    }
+    let binary = folder().join("cpuonly");
+    sim::build_on_debian(&source("cpuonly.c"), &binary, &["-DHSAKMT_H=\"hsakmt.h\""]);
+    let recording = std::fs::read_to_string(source("cpuonly-libhsakmt-5.2.3.txt")).expect("a recording");
+    // These lines are about the machine.
+    let of_calls =
+        |line: &&str| !["version", "acquire", "node 0:", "mem", "cache"].iter().any(|it| line.starts_with(it));
+    let recorded: Vec<&str> = recording.lines().filter(of_calls).collect();
+    for (kernel, version) in KERNELS {
+        let printed = under_kfd_sim(version, &binary);
+        let printed: Vec<&str> = printed.iter().map(String::as_str).filter(of_calls).collect();
+        sim::same_lines(kernel, &printed, &recorded);
+    }
 }
