@@ -90,7 +90,7 @@ pub fn open_failure(errno: Errno) -> String {
         }
         libc::ENOENT => "; there is no such device here, or it was not passed to this container",
         libc::ENXIO | libc::ENODEV => "; the file is there and its driver is not: sudo modprobe amdgpu",
-        libc::EINVAL => "; the driver is there and has no GPU: sudo dmesg | grep -i kfd",
+        libc::EINVAL => "; the driver is there and has no GPU node: sudo dmesg | grep -i kfd",
         libc::EMFILE | libc::ENFILE => "; raise the limit of open files (ulimit -n)",
         _ => "",
     };
@@ -428,7 +428,14 @@ impl<T: Transport> Device<T> {
     }
 
     /// Every GPU's address ranges, in the kernel's order: fills `out` from the front and says how many GPUs there are.
-    #[doc(alias = "AMDKFD_IOC_GET_PROCESS_APERTURES_NEW")]
+    ///
+    /// Two ioctls: the number of GPUs, then that many ranges. If one of them fails, the older ioctl, which knows seven GPUs at
+    /// most.
+    ///
+    /// # Errors
+    ///
+    /// The newer ioctl's error, if the older one fails too.
+    #[doc(alias = "AMDKFD_IOC_GET_PROCESS_APERTURES_NEW", alias = "AMDKFD_IOC_GET_PROCESS_APERTURES")]
     pub fn process_apertures(&self, out: &mut [ProcessApertures]) -> Result<usize, Errno> {
         arrays::process_apertures(self, out)
     }

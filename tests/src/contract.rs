@@ -30,6 +30,7 @@ pub type Case = fn(Open<'_>) -> Result<(), Skipped>;
 pub const CASES: &[(&str, Case)] = &[
     ("apertures_are_counted_and_ordered", apertures_are_counted_and_ordered),
     ("nothing_without_acquiring", nothing_without_acquiring),
+    ("unknown_gpus_are_refused", unknown_gpus_are_refused),
     ("reserved_addresses_are_nobody_elses", reserved_addresses_are_nobody_elses),
     ("a_buffer_has_one_set_of_bytes", a_buffer_has_one_set_of_bytes),
     ("host_memory_can_be_shown_and_dropped", host_memory_can_be_shown_and_dropped),
@@ -42,6 +43,20 @@ pub const CASES: &[(&str, Case)] = &[
     ("a_name_leads_to_the_same_bytes", a_name_leads_to_the_same_bytes),
     ("shared_virtual_memory_remembers", shared_virtual_memory_remembers),
 ];
+
+/// The cases that hold on a machine without a GPU too.
+pub const WITHOUT_GPU: &[&str] = &[
+    "apertures_are_counted_and_ordered",
+    "nothing_without_acquiring",
+    "unknown_gpus_are_refused",
+    "reserved_addresses_are_nobody_elses",
+    "host_memory_can_be_shown_and_dropped",
+];
+
+/// How many GPUs the machine under test has.
+pub fn gpus(open: Open<'_>) -> usize {
+    apertures(&mut *open().expect("a device"), 0).0
+}
 
 /// A device with its GPUs acquired.
 struct Device {
@@ -126,11 +141,11 @@ fn poke(address: usize, value: u8) {
 fn apertures_are_counted_and_ordered(open: Open<'_>) -> Result<(), Skipped> {
     let mut driver = open().expect("a device");
     let (count, all) = apertures(&mut *driver, 64);
-    assert!(count >= 1 && all.iter().all(|it| it.gpu != GpuId::NONE));
+    assert!(all.len() == count && all.iter().all(|it| it.gpu != GpuId::NONE));
     let none = apertures(&mut *driver, 0).0;
     assert_eq!(none, count, "asking without room says how many there are");
     let (_, one) = apertures(&mut *driver, 1);
-    assert_eq!(one[0].gpu, all[0].gpu);
+    assert_eq!(one.first().map(|it| it.gpu), all.first().map(|it| it.gpu));
     for it in all {
         assert!(!it.lds.is_empty() && !it.scratch.is_empty() && !it.lds.overlaps(&it.scratch));
     }
@@ -142,6 +157,21 @@ fn nothing_without_acquiring(open: Open<'_>) -> Result<(), Skipped> {
     assert!(driver.acquire_vm(GpuId(0x7fff_fffe)).is_err());
     assert!(driver.set_scratch_backing(GpuId(0x7fff_fffe), 0).is_err());
     assert_eq!(driver.free(Handle(0)), Err(Errno::INVAL));
+    Ok(())
+}
+
+fn unknown_gpus_are_refused(open: Open<'_>) -> Result<(), Skipped> {
+    let mut device = device(open);
+    let unknown = GpuId(0x7fff_fffe);
+    let flags = IocFlags::GTT | IocFlags::WRITABLE;
+    let request = BoRequest { gpu: unknown, va: 0x10_0000, size: PAGE as u64, flags, user: None };
+    assert_eq!(device.driver.alloc(request).err(), Some(Errno::INVAL));
+    for handle in [0, u64::from(unknown.0) << 32 | 1] {
+        let refused = Err(Partial { errno: Errno::INVAL, done: 0 });
+        assert_eq!(device.driver.map(Handle(handle), &[unknown]), refused);
+        assert_eq!(device.driver.unmap(Handle(handle), &[unknown]), refused);
+        assert_eq!(device.driver.free(Handle(handle)), Err(Errno::INVAL));
+    }
     Ok(())
 }
 

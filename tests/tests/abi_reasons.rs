@@ -95,7 +95,7 @@ fn a_refusal_says_which_file_or_ioctl_and_why() {
             &["/dev/dri/renderD128 of GPU 0xa001: Too many open files", "ulimit"],
         ),
         (
-            &["--fault", "apertures:*=EINVAL"],
+            &["--fault", "apertures:*=EINVAL,apertures_old:*=EINVAL"],
             0,
             ERROR,
             &["AMDKFD_IOC_GET_PROCESS_APERTURES_NEW: error 22 (Invalid argument"],

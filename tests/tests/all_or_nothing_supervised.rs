@@ -124,12 +124,14 @@ impl Walk<'_> {
     }
 }
 
-/// Whether a verb may do without a call: a set-up without the MMIO page of a GPU (or, if not even one page can be
+/// Whether a verb may do without a call: a set-up without the newer ioctl for apertures, or without the MMIO page of a GPU (or, if not even one page can be
 /// reserved for trial, with a reserved range, or with a smaller one), a topology without what only a render node tells,
 /// and an end without dropping the pages behind it.
 fn is_a_wish(verb: &str, call: &str) -> bool {
     match verb {
-        "open" | "acquire" | "open again" | "open secondary" => matches!(call, "alloc" | "map" | "mmap" | "drm"),
+        "open" | "acquire" | "open again" | "open secondary" => {
+            matches!(call, "alloc" | "map" | "mmap" | "drm" | "apertures")
+        }
         _ if verb.starts_with("free") || verb.starts_with("deregister") => call == "mmap",
         "unmap scratch" => call == "mmap",
         _ => false,

@@ -8,7 +8,7 @@ use hsakmt_kfd::sim::description::Machine;
 use hsakmt_kfd::sim::embedded::{EmbeddedMachine, Space};
 use hsakmt_kfd::sim::machine::SvmMode;
 use hsakmt_kfd::topology::Topology;
-use hsakmt_tests::contract::{CASES, Open};
+use hsakmt_tests::contract::{CASES, Open, WITHOUT_GPU, gpus};
 use hsakmt_tests::sim;
 
 /// Set for this program where it runs itself under kfd-sim: whether that machine has shared virtual memory.
@@ -19,7 +19,8 @@ const SVM: &str = "shared_virtual_memory_remembers";
 
 /// Runs the suite on a simulated machine, which refuses what it is told to lack and nothing else.
 fn run(device: &str, svm: bool, open: Open<'_>) {
-    for (name, case) in CASES {
+    let bare = gpus(open) == 0;
+    for (name, case) in CASES.iter().filter(|(name, _)| !bare || WITHOUT_GPU.contains(name)) {
         let refused = case(open);
         assert_eq!(refused.is_err(), *name == SVM && !svm, "{device}: {name}: {refused:?}");
     }
@@ -37,6 +38,7 @@ fn on_the_embedded_machine() {
     embedded("gfx90a", false);
     embedded("gfx942", true);
     embedded("gfx1100", true);
+    embedded("none", false);
 }
 
 fn open_kfd() -> Result<Box<dyn Driver>, Errno> {
@@ -53,7 +55,7 @@ fn on_the_supervised_machine() {
         return sim::skip("contract::on_the_supervised_machine", &reason);
     }
     let this = std::env::current_exe().expect("this program");
-    for (preset, svm) in [("gfx90a", "off"), ("gfx90a", "on"), ("gfx942", "on"), ("gfx1100", "on")] {
+    for (preset, svm) in [("gfx90a", "off"), ("gfx90a", "on"), ("gfx942", "on"), ("gfx1100", "on"), ("none", "off")] {
         let mut inside = sim::under(&["--preset", preset, "--svm", svm], &this);
         inside.args(["--exact", "on_the_supervised_machine", "--nocapture"]).env(INSIDE, svm);
         let output = inside.output().expect("kfd-sim runs");
@@ -68,7 +70,12 @@ fn on_the_real_device() {
     if !std::path::Path::new("/dev/kfd").exists() || std::env::var_os(INSIDE).is_some() {
         return sim::skip("contract::on_the_real_device", "no /dev/kfd");
     }
-    for (name, case) in CASES {
+    let bare = gpus(&open_kfd) == 0;
+    if bare {
+        let count = CASES.len() - WITHOUT_GPU.len();
+        sim::skip("contract::cases_on_a_gpu", &format!("this machine has none; {count} cases need one"));
+    }
+    for (name, case) in CASES.iter().filter(|(name, _)| !bare || WITHOUT_GPU.contains(name)) {
         if let Err(reason) = case(&open_kfd) {
             sim::skip(&format!("contract::on_the_real_device::{name}"), &reason);
         }

@@ -119,7 +119,7 @@ fn a_refused_step_says_which_gpu_and_why() {
     use hsakmt_kfd::sim::machine::Faults;
     let bench = Bench::new();
     for (fault, text) in [
-        ("apertures:1=EINVAL", "AMDKFD_IOC_GET_PROCESS_APERTURES_NEW: error 22 (Invalid argument"),
+        ("apertures:*=EINVAL,apertures_old:*=EIO", "AMDKFD_IOC_GET_PROCESS_APERTURES_NEW: error 22 (Invalid argument"),
         ("acquire_vm:2=EBUSY", "AMDKFD_IOC_ACQUIRE_VM of GPU 0xa203: error 16 (Device or resource busy"),
         ("policy:1=EIO", "AMDKFD_IOC_SET_MEMORY_POLICY of GPU 0xa001: error 5 (Input/output error"),
     ] {

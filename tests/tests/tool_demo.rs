@@ -180,3 +180,19 @@ fn without_addresses(answers: &[Map<String, Value>]) -> Vec<Map<String, Value>> 
     };
     answers.iter().map(strip).collect()
 }
+
+/// A driver without a GPU node: it opens, or (since Linux 7.2) refuses to.
+#[test]
+fn without_a_gpu_node_the_simulated_machine_takes_its_place() {
+    let name = "without_a_gpu_node_the_simulated_machine_takes_its_place";
+    if let Some(reason) = sim::unavailable() {
+        return sim::skip(name, &reason);
+    }
+    for options in [["--preset", "none"], ["--fault", "open:1=EINVAL"]] {
+        let output = sim::under(&options, tool::hsakmt()).args(["demo"]).output().expect("kfd-sim runs");
+        let lines = sim::lines(&output);
+        let says = "simulated machine gfx90a in this process (/dev/kfd has no GPU node): KFD interface 1.14, 3 nodes";
+        assert!(lines[0].starts_with(says), "{options:?}: {lines:#?}");
+        assert!(lines.iter().any(|line| line.contains("queries/s")), "{options:?}: {lines:#?}");
+    }
+}

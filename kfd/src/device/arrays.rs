@@ -41,16 +41,40 @@ pub(super) fn by_gpus(
     }
 }
 
+/// Asks how many GPUs there are before it asks for their ranges: newer kernels answer EINVAL to a caller with more room
+/// than the topology has nodes. As the C library does, it takes the older ioctl's answer where the newer one fails.
 pub(super) fn process_apertures<T: Transport>(
     device: &Device<T>,
     out: &mut [ProcessApertures],
 ) -> Result<usize, Errno> {
-    // There are no more nodes that anybody could ask about.
-    let wanted = out.len().min(MAX_NODES);
+    read_apertures(device, out).or_else(|errno| read_old_apertures(device, out).map_err(|_| errno))
+}
+
+fn read_apertures<T: Transport>(device: &Device<T>, out: &mut [ProcessApertures]) -> Result<usize, Errno> {
+    let count = ask_apertures(device, &mut [])?;
+    // No machine has more nodes.
+    let wanted = count.min(out.len()).min(MAX_NODES);
+    if wanted == 0 {
+        return Ok(count);
+    }
     let mut room = Scratch::<ProcessDeviceApertures>::zeroed(wanted)?;
     let room = &mut *room;
-    let filled = if room.is_empty() { 0 } else { ask_apertures(device, room)? };
-    for (to, from) in out.iter_mut().zip(room.iter().take(filled)) {
+    let filled = ask_apertures(device, room)?;
+    copy_apertures(out, room.iter().take(filled));
+    Ok(if filled < wanted { filled } else { count })
+}
+
+/// The ranges of the first seven GPUs, from the ioctl that has its array in the struct.
+fn read_old_apertures<T: Transport>(device: &Device<T>, out: &mut [ProcessApertures]) -> Result<usize, Errno> {
+    // SAFETY: the kernel fills the struct.
+    let args: GetProcessAperturesArgs = unsafe { device.get::<{ opcode::GET_PROCESS_APERTURES }, _>() }?;
+    let filled = (args.num_of_nodes as usize).min(args.process_apertures.len());
+    copy_apertures(out, args.process_apertures.iter().take(filled));
+    Ok(filled)
+}
+
+fn copy_apertures<'a>(out: &mut [ProcessApertures], from: impl Iterator<Item = &'a ProcessDeviceApertures>) {
+    for (to, from) in out.iter_mut().zip(from) {
         *to = ProcessApertures {
             gpu: GpuId(from.gpu_id),
             lds: bounds(from.lds_base, from.lds_limit),
@@ -58,10 +82,9 @@ pub(super) fn process_apertures<T: Transport>(
             gpuvm: bounds(from.gpuvm_base, from.gpuvm_limit),
         };
     }
-    // A full array may not be all: only a call without room says how many there are.
-    if filled < wanted { Ok(filled) } else { ask_apertures(device, &mut []) }
 }
 
+/// With room, fills it and says how much; without, says how many GPUs there are.
 fn ask_apertures<T: Transport>(device: &Device<T>, room: &mut [ProcessDeviceApertures]) -> Result<usize, Errno> {
     let num_of_nodes = u32::try_from(room.len()).unwrap_or(u32::MAX);
     let none = room.is_empty();

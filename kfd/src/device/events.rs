@@ -106,9 +106,9 @@ impl<T: Transport> Device<T> {
                 Err(Errno(libc::EINTR | libc::EAGAIN)) => {}
                 Err(errno) => return Err(errno),
             }
-            // The kernel says what is left in `timeout`, or says nothing.
+            // What the kernel says is left in `timeout` is a clock tick less at each signal.
             if let Some(deadline) = deadline {
-                args.timeout = args.timeout.min(left(deadline, Instant::now()));
+                args.timeout = left(deadline, Instant::now());
             }
         }
     }

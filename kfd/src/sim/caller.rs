@@ -24,6 +24,11 @@ pub trait Caller {
     /// Which of the simulated files the caller's descriptor is.
     fn file(&mut self, fd: i32) -> Option<DeviceFile>;
 
+    /// Whether the caller has a file open as `fd`, simulated or not.
+    fn is_open(&mut self, fd: i32) -> bool {
+        self.file(fd).is_some()
+    }
+
     /// Gives the caller a descriptor of `file`, closed on exec.
     fn install(&mut self, file: OwnedFd) -> Result<i32, Errno>;
 

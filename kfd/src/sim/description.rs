@@ -174,6 +174,11 @@ impl Machine {
         NodeId(position.map_or(0, |position| 1 + position as u32))
     }
 
+    /// How many topology nodes the kernel shows.
+    pub fn nodes(&self) -> usize {
+        1 + self.discrete().count()
+    }
+
     /// The GPUs that have their own node, in node order from 1.
     pub fn discrete(&self) -> impl Iterator<Item = (usize, &Gpu)> {
         self.shown().filter(|(_, gpu)| !gpu.apu)

@@ -13,6 +13,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::description::{Gpu, Machine};
+use super::machine::queue_check::SaveArea;
 
 /// Where the kernel shows the topology.
 pub const TOPOLOGY: &str = "/sys/devices/virtual/kfd/kfd/topology";
@@ -156,8 +157,9 @@ impl Tree {
         for (number, cache) in caches(gpu).iter().enumerate() {
             self.file(&format!("{at}/caches/{number}/properties"), cache)?;
         }
-        fs::create_dir_all(self.inside(&format!("{at}/io_links")))?;
-        fs::create_dir_all(self.inside(&format!("{at}/p2p_links")))?;
+        for folder in ["io_links", "p2p_links", "perf"] {
+            fs::create_dir_all(self.inside(&format!("{at}/{folder}")))?;
+        }
         for (number, link) in links.iter().enumerate() {
             self.file(&format!("{at}/io_links/{number}/properties"), link)?;
         }
@@ -281,7 +283,8 @@ fn properties(machine: &Machine, node: u32, gpu: Option<&Gpu>, banks: u32, links
         let debug = bit(debug && gpu.gfx_target_version >= 90000, CAPABILITY_DEBUG_FIRMWARE);
         u64::from(CAPABILITY_BASE | bit(gpu.svm, CAPABILITY_SVM) | bit(gpu.sram_ecc(), CAPABILITY_SRAM_ECC) | debug)
     };
-    let lines: [(&str, u64); 38] = [
+    let area = gpu.and_then(SaveArea::of);
+    let lines: [(&str, u64); 40] = [
         ("cpu_cores_count", cores.into()),
         ("simd_count", of_gpu(&|gpu| gpu.simds.into())),
         ("mem_banks_count", banks.into()),
@@ -311,6 +314,8 @@ fn properties(machine: &Machine, node: u32, gpu: Option<&Gpu>, banks: u32, links
         ("num_sdma_xgmi_engines", of_gpu(&|gpu| gpu.sdma_engines().1.into())),
         ("num_sdma_queues_per_engine", of_gpu(&|gpu| gpu.sdma_queues().into())),
         ("num_cp_queues", of_gpu(&|_| 24)),
+        ("cwsr_size", area.map_or(0, |area| area.size.into())),
+        ("ctl_stack_size", area.map_or(0, |area| area.control_stack.into())),
         ("max_engine_clk_fcompute", of_gpu(&|_| 1700)),
         ("local_mem_size", of_gpu(&|gpu| gpu.vram)),
         ("fw_version", of_gpu(&|_| 71)),
@@ -321,8 +326,15 @@ fn properties(machine: &Machine, node: u32, gpu: Option<&Gpu>, banks: u32, links
         ("num_xcc", of_gpu(&|gpu| gpu.dies.into())),
         ("max_engine_clk_ccompute", 3400),
     ];
+    // Some are said of a node with a GPU only, some by newer drivers only.
+    let said = |name: &str| match name {
+        "max_engine_clk_fcompute" | "local_mem_size" | "fw_version" | "capability" => gpu.is_some(),
+        "debug_prop" | "sdma_fw_version" | "unique_id" | "num_xcc" => gpu.is_some(),
+        "cwsr_size" | "ctl_stack_size" => machine.kfd_version >= (1, 17),
+        _ => true,
+    };
     let mut text = String::new();
-    for (name, value) in lines {
+    for (name, value) in lines.into_iter().filter(|(name, _)| said(name)) {
         // Writing to a String does not fail.
         let _ = writeln!(text, "{name} {value}");
     }

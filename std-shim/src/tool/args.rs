@@ -14,7 +14,7 @@ address can be asked: which allocation is this in, on which GPU, who may use it?
 shows the answers (`demo`), and shows what the kernel says of the machine (`nodes`).
 
 Without /dev/kfd a simulated machine inside this process takes its place, and the first line says so: nothing here needs
-a GPU.";
+a GPU. `demo` also takes it where /dev/kfd has no GPU.";
 
 const AFTER: &str = "\
 Examples:

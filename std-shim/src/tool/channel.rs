@@ -1,8 +1,8 @@
 //! What the tool looks at: the machine's `/dev/kfd`, or, where there is none, a simulated one in this process.
 //!
 //! In: what the user asked for. Out: [`Channel`], open and with its topology taken, and one line that says which it is.
-//! A `/dev/kfd` that is there and does not open is an error, never a reason to simulate: the user would take the answers
-//! for the machine's.
+//! A `/dev/kfd` that is there and does not open is an error, and no reason to simulate: the user would take the answers
+//! for the machine's. One that has no GPU is no error to a command that needs one ([`Channel::open_with_gpu`]).
 
 use std::sync::Arc;
 
@@ -32,7 +32,22 @@ pub(super) struct Channel {
 impl Channel {
     /// Opens what the options ask for.
     pub(super) fn open(options: &Options) -> Result<Channel, Failure> {
-        let (backend, what) = choose(options.simulated.as_deref())?;
+        Channel::open_on(choose(options.simulated.as_deref())?)
+    }
+
+    /// Opens what the options ask for; where `/dev/kfd` has no GPU, the simulated machine.
+    pub(super) fn open_with_gpu(options: &Options) -> Result<Channel, Failure> {
+        match Channel::open(options) {
+            Ok(channel) if options.simulated.is_some() || channel.gpus().next().is_some() => return Ok(channel),
+            Ok(channel) => channel.context.release_system_properties(),
+            // Kernels since 7.2 open no device without a GPU.
+            Err(Failure::Open { errno: Errno::INVAL, .. }) => {}
+            Err(failure) => return Err(failure),
+        }
+        Channel::open_on(simulate(DEFAULT_MACHINE, &format!("{} has no GPU node", device::PATH))?)
+    }
+
+    fn open_on((backend, what): (Box<dyn Backend>, String)) -> Result<Channel, Failure> {
         let refused = |call: &'static str| move |reason| Failure::Refused { call, reason };
         let version = backend.version().map_err(Reason::Version).map_err(refused("hsaKmtGetVersion"))?;
         let context = Context::primary();

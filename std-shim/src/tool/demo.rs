@@ -9,7 +9,7 @@ use super::{measure, output};
 
 /// Runs the command.
 pub(super) fn run(options: &Options) -> Result<(), Failure> {
-    let channel = Channel::open(options)?;
+    let channel = Channel::open_with_gpu(options)?;
     if options.json {
         output::note(&channel.says);
     } else {

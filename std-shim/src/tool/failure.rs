@@ -80,7 +80,7 @@ fn fix(errno: Errno) -> &'static str {
              Without a GPU: --simulated"
         }
         libc::EINVAL => {
-            "The driver is there and found no GPU. See what it says:\n    \
+            "The driver is there and has no GPU node. See what it says:\n    \
              sudo dmesg | grep -i kfd\n  \
              Without a GPU: --simulated"
         }

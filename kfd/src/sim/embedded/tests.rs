@@ -16,7 +16,7 @@ use crate::device::{Args, Arrays, Device, RenderNode, Transport};
 use crate::driver::KfdDriver;
 use crate::opcode;
 use crate::sim::description::Machine;
-use crate::sim::machine::SvmMode;
+use crate::sim::machine::{Faults, SvmMode};
 use crate::topology::{Node, Topology, TopologyError};
 use crate::uapi::MapMemoryToGpuArgs;
 
@@ -189,6 +189,29 @@ fn what_is_no_range_is_empty() {
     assert_eq!(machine.open().unwrap().process_apertures(&mut apertures), Ok(2));
     assert_eq!((apertures[0].lds, apertures[0].scratch), (Bounds::EMPTY, Bounds::EMPTY));
     assert!(!apertures[0].gpuvm.is_empty() && !apertures[1].lds.is_empty());
+}
+
+/// Kernels since KFD 1.17 refuse a caller with more room than there are nodes, and a caller of the newer ioctl that fails
+/// has the older one.
+#[test]
+fn apertures_are_had_from_any_kernel() {
+    let empty = ProcessApertures { gpu: GpuId::NONE, lds: ALL, scratch: ALL, gpuvm: ALL };
+    let ask = |gpus: usize, faults: &str| {
+        let described = Machine { kfd_version: (1, 17), ..Machine::preset("gfx90a", Some(gpus)).unwrap() };
+        let machine = EmbeddedMachine::new(described, SvmMode::Machine, Space::Virtual).unwrap();
+        machine.faults(|it| *it = Faults::parse(faults).unwrap());
+        let mut apertures = [empty; 64];
+        let count = machine.open().unwrap().process_apertures(&mut apertures)?;
+        Ok((count, apertures.map(|it| it.gpu)))
+    };
+    let all = ask(9, "").unwrap();
+    assert!(all.0 == 9 && all.1[..9].iter().all(|gpu| *gpu != GpuId::NONE) && all.1[9] == GpuId::NONE);
+    assert_eq!(ask(0, "").unwrap().0, 0);
+    for faults in ["apertures:1=EINVAL", "apertures:2=ENOTTY"] {
+        let old = ask(9, faults).unwrap();
+        assert_eq!((old.0, &old.1[..7]), (7, &all.1[..7]), "{faults}: the older one knows seven");
+    }
+    assert_eq!(ask(9, "apertures:*=EIO,apertures_old:*=ENOTTY"), Err(Errno(libc::EIO)));
 }
 
 #[test]

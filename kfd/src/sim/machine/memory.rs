@@ -11,7 +11,7 @@ use hsakmt_core::flags::IocFlags;
 use zerocopy::IntoBytes;
 
 use super::share::Name;
-use super::{BUSY, FAULT, PAGE, Process, World};
+use super::{BUSY, FAULT, LARGEST_ARRAY, PAGE, Process, World};
 use crate::sim::caller::Caller;
 use crate::sim::memfd::Watch;
 use crate::uapi::{
@@ -289,12 +289,12 @@ impl World {
         args: &mut MapMemoryToGpuArgs,
         caller: &mut dyn Caller,
     ) -> Result<(), Errno> {
-        self.gpu((args.handle >> 32) as u32)?;
         let gpus = read_gpus(args.n_devices, args.n_success, args.device_ids_array_ptr, caller)?;
+        self.gpu((args.handle >> 32) as u32)?;
         let fault = self.faults.partial();
         self.note_gpus(&gpus);
         if !p.bos.contains_key(&args.handle) {
-            return Err(Errno::INVAL);
+            return Err(Errno::NOMEM);
         }
         for (position, id) in gpus.iter().enumerate().skip(args.n_success as usize) {
             if fault == Some(position) {
@@ -334,11 +334,11 @@ impl World {
         args: &mut UnmapMemoryFromGpuArgs,
         caller: &mut dyn Caller,
     ) -> Result<(), Errno> {
-        self.any_gpu((args.handle >> 32) as u32)?;
         let gpus = read_gpus(args.n_devices, args.n_success, args.device_ids_array_ptr, caller)?;
+        self.any_gpu((args.handle >> 32) as u32)?;
         let fault = self.faults.partial();
         self.note_gpus(&gpus);
-        let bo = p.bos.get_mut(&args.handle).ok_or(Errno::INVAL)?;
+        let bo = p.bos.get_mut(&args.handle).ok_or(Errno::NOMEM)?;
         for (position, id) in gpus.iter().enumerate().skip(args.n_success as usize) {
             if fault == Some(position) {
                 return Err(Errno::NOMEM);
@@ -373,8 +373,7 @@ fn read_gpus(count: u32, done: u32, address: u64, caller: &mut dyn Caller) -> Re
     if count == 0 || done > count {
         return Err(Errno::INVAL);
     }
-    // More than any machine has GPUs: the kernel would fail at the first unknown id, or run out of memory.
-    if count > 1 << 16 {
+    if count as usize > LARGEST_ARRAY / size_of::<u32>() {
         return Err(Errno::NOMEM);
     }
     let mut ids = vec![0u32; count as usize];

@@ -71,6 +71,9 @@ pub(crate) const BUSY: Errno = Errno(libc::EBUSY);
 pub(crate) const NODEV: Errno = Errno(libc::ENODEV);
 pub(crate) const BADF: Errno = Errno(libc::EBADF);
 
+/// Bytes of the largest array that the kernel copies from a caller: what kmalloc gives at most.
+pub(crate) const LARGEST_ARRAY: usize = 4 << 20;
+
 /// How the SVM ioctl behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum SvmMode {
@@ -283,7 +286,8 @@ impl World {
         // A call that no command answers leaves no trace.
         self.trace = None;
         let (_, number, given) = opcode::parts(request.into());
-        let Some(command) = Command::from_number(number) else { return Answer::Done(Err(Errno::NOTTY)) };
+        let command = Command::from_number(number).filter(|command| self.knows(*command));
+        let Some(command) = command else { return Answer::Done(Err(Errno::NOTTY)) };
         let mut bytes = vec![0; given.max(command.size())];
         let (of_caller, _) = bytes.split_at_mut(given);
         if matches!(command.direction(), Direction::Write | Direction::ReadWrite)
@@ -346,7 +350,7 @@ impl World {
         bytes: &mut [u8],
         caller: &mut dyn Caller,
     ) -> Answer {
-        if self.machine.kfd_version < (1, first_minor(command)) {
+        if !self.knows(command) {
             return Answer::Done(Err(Errno::NOTTY));
         }
         if let Some(error) = self.faults.strike(short_name(command)) {
@@ -411,8 +415,14 @@ impl World {
             Command::RlcSpm => typed(bytes, |args| self.spm(p, args)),
             Command::PcSample => typed(bytes, |args| self.pc_sample(of, args, caller)),
             Command::DbgTrap => return counted(bytes, |args| self.dbg_trap(of, p, args, caller)),
-            Command::CriuOp | Command::CrossMemoryCopy => Err(Errno::NOTTY),
+            Command::CriuOp => typed(bytes, |args| self.criu(args)),
+            Command::CrossMemoryCopy => Err(Errno::NOTTY),
         })
+    }
+
+    /// Whether this version of the kernel driver has an ioctl.
+    fn knows(&self, command: Command) -> bool {
+        command != Command::CrossMemoryCopy && self.machine.kfd_version >= (1, first_minor(command))
     }
 
     /// CREATE_PROCESS: only the process an opening came with may be left, and only once.

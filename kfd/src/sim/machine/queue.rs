@@ -201,7 +201,7 @@ impl World {
 
     pub(crate) fn update_queue(&self, p: &mut Process, args: &mut UpdateQueueArgs) -> Result<(), Errno> {
         check(args.queue_percentage, args.queue_priority, args.ring_size)?;
-        let queue = p.queues.list.get(&args.queue_id).ok_or(Errno::INVAL)?;
+        let queue = p.queues.list.get(&args.queue_id).ok_or(FAULT)?;
         let (ring, size) = (args.ring_base_address, u64::from(args.ring_size));
         let mut buffers = queue.buffers.clone();
         if ring != 0 && size != 0 && (ring, size) != (queue.ring, queue.size) {
@@ -228,7 +228,7 @@ impl World {
         }
         let mut mask = vec![0; (args.num_cu_mask.min(CU_MASK_BITS) / 8) as usize];
         caller.read(args.cu_mask_ptr, &mut mask)?;
-        p.queues.list.get(&args.queue_id).map(drop).ok_or(Errno::INVAL)
+        p.queues.list.get(&args.queue_id).map(drop).ok_or(FAULT)
     }
 
     /// Global wave sync goes to one queue per process and GPU; 0 gives it back.
@@ -258,7 +258,7 @@ impl World {
         args: &mut GetQueueWaveStateArgs,
         caller: &mut dyn Caller,
     ) -> Result<(), Errno> {
-        let queue = p.queues.list.get(&args.queue_id).ok_or(Errno::INVAL)?;
+        let queue = p.queues.list.get(&args.queue_id).ok_or(FAULT)?;
         if matches!(queue.kind, Kind::Sdma { .. }) || queue.is_active() || queue.save_area == 0 {
             return Err(Errno::INVAL);
         }

@@ -3,12 +3,15 @@
 use hsakmt_core::driver::Errno;
 use zerocopy::IntoBytes;
 
-use super::{BUSY, PERM, Process, World};
+use super::event::{EVENT_PAGE_AT, EVENT_PAGE_BYTES};
+use super::memory::{MMIO_AT, doorbells_at};
+use super::{BUSY, LARGEST_ARRAY, NODEV, PAGE, PERM, Process, World};
 use crate::sim::caller::Caller;
 use crate::sim::memfd::DeviceFile;
 use crate::uapi::{
-    AcquireVmArgs, GetClockCountersArgs, GetProcessAperturesArgs, GetProcessAperturesNewArgs, GetTileConfigArgs,
-    GetVersionArgs, ProcessDeviceApertures, SetMemoryPolicyArgs, SetScratchBackingVaArgs, SetTrapHandlerArgs,
+    AcquireVmArgs, CriuArgs, GetClockCountersArgs, GetProcessAperturesArgs, GetProcessAperturesNewArgs,
+    GetTileConfigArgs, GetVersionArgs, KFD_CRIU_OP_CHECKPOINT, KFD_CRIU_OP_PROCESS_INFO, KFD_CRIU_OP_RESTORE,
+    KFD_CRIU_OP_RESUME, ProcessDeviceApertures, SetMemoryPolicyArgs, SetScratchBackingVaArgs, SetTrapHandlerArgs,
     SetXnackModeArgs,
 };
 
@@ -55,6 +58,14 @@ impl World {
         if room == 0 {
             args.num_of_nodes = self.machine.shown().count() as u32;
             return Ok(());
+        }
+        // Newer kernels refuse a caller with more room than there are nodes, older ones run out of memory.
+        if self.machine.kfd_version >= (1, 17) {
+            if room > self.machine.nodes() {
+                return Err(Errno::INVAL);
+            }
+        } else if room > LARGEST_ARRAY / size_of::<ProcessDeviceApertures>() {
+            return Err(Errno::NOMEM);
         }
         let list: Vec<ProcessDeviceApertures> = self.apertures().take(room).collect();
         args.num_of_nodes = list.len() as u32;
@@ -131,9 +142,39 @@ impl World {
         Ok(())
     }
 
-    /// Negative asks, 0 and 1 set. Without retry faults in the hardware only "off" can be set.
+    /// Whether the kfd file shows something at an offset below the doorbells: each GPU's MMIO page, and the event page.
+    pub(crate) fn shows(&self, offset: u64, length: u64) -> Result<(), Errno> {
+        let mmio = (0..self.machine.gpus.len() as u64).any(|gpu| offset == MMIO_AT + gpu * PAGE);
+        match offset {
+            EVENT_PAGE_AT if length > EVENT_PAGE_BYTES => Err(Errno::INVAL),
+            EVENT_PAGE_AT => Ok(()),
+            _ if mmio || offset >= doorbells_at(0) => Ok(()),
+            _ => Err(NODEV),
+        }
+    }
+
+    /// Checkpoint and restore: only what a process without GPUs is answered, and what no process may ask.
+    pub(crate) fn criu(&self, args: &CriuArgs) -> Result<(), Errno> {
+        let lists = args.devices != 0 && args.bos != 0 && args.priv_data != 0;
+        let alone = self.machine.gpus.is_empty();
+        match args.op {
+            KFD_CRIU_OP_PROCESS_INFO if alone => Err(NODEV),
+            KFD_CRIU_OP_CHECKPOINT if lists && alone => Err(NODEV),
+            KFD_CRIU_OP_PROCESS_INFO => Err(Errno::NOTTY),
+            KFD_CRIU_OP_CHECKPOINT | KFD_CRIU_OP_RESTORE if lists && !alone => Err(Errno::NOTTY),
+            KFD_CRIU_OP_RESUME if self.processes.values().all(|process| process.pid != args.pid) => Err(SRCH),
+            // Lists that are missing, a restore without GPUs, a process that was not checkpointed, no such operation.
+            _ => Err(Errno::INVAL),
+        }
+    }
+
+    /// Negative asks, 0 and 1 set. Without retry faults in the hardware only "off" can be set. A machine without GPUs answers
+    /// as a kernel that was built without shared virtual memory.
     pub(crate) fn set_xnack(&self, p: &mut Process, args: &mut SetXnackModeArgs) -> Result<(), Errno> {
         let wanted = args.xnack_enabled;
+        if self.machine.gpus.is_empty() {
+            return Err(PERM);
+        }
         if wanted < 0 {
             args.xnack_enabled = i32::from(p.xnack);
             return Ok(());

@@ -53,6 +53,10 @@ impl World {
         args: &mut ImportDmabufArgs,
         caller: &mut dyn Caller,
     ) -> Result<(), Errno> {
+        // Kernels before dmabufs could be exported looked at the descriptor first.
+        if self.machine.kfd_version < (1, 12) {
+            dmabuf(args.dmabuf_fd, caller)?;
+        }
         let gpu = self.gpu(args.gpu_id)?;
         let id = dmabuf(args.dmabuf_fd, caller)?;
         args.handle = self.take_over(p, gpu, id, args.va_addr, None)?;
@@ -163,8 +167,8 @@ impl World {
 pub(super) fn dmabuf(fd: u32, caller: &mut dyn Caller) -> Result<MemoryId, Errno> {
     match caller.file(fd as i32) {
         Some(DeviceFile::Dmabuf(memory)) => Ok(MemoryId(memory)),
-        Some(_) => Err(Errno::INVAL),
-        None => Err(BADF),
+        None if !caller.is_open(fd as i32) => Err(BADF),
+        Some(_) | None => Err(Errno::INVAL),
     }
 }
 

@@ -136,6 +136,10 @@ impl World {
     }
 
     pub(crate) fn svm(&mut self, p: &mut Process, bytes: &mut [u8], caller: &mut dyn Caller) -> Result<(), Errno> {
+        let args: SvmArgs = from_caller(bytes);
+        let list = bytes.get_mut(size_of::<SvmArgs>()..).unwrap_or(&mut []);
+        let size = args.nattr as usize * size_of::<SvmAttribute>();
+        let list = list.get_mut(..size).ok_or(Errno::INVAL)?;
         if let SvmMode::Fail(error) = self.svm_mode {
             return Err(error);
         }
@@ -145,10 +149,6 @@ impl World {
         if !p.primary {
             return Err(Errno(libc::EOPNOTSUPP));
         }
-        let args: SvmArgs = from_caller(bytes);
-        let list = bytes.get_mut(size_of::<SvmArgs>()..).unwrap_or(&mut []);
-        let size = args.nattr as usize * size_of::<SvmAttribute>();
-        let list = list.get_mut(..size).ok_or(Errno::INVAL)?;
         let mut attributes: Vec<SvmAttribute> = list.chunks(size_of::<SvmAttribute>()).map(from_caller).collect();
         if self.tracing {
             self.lists.push(("attributes", attributes.iter().flat_map(|it| [it.kind, it.value]).collect()));

@@ -109,7 +109,13 @@ fn failed(error: rustix::io::Errno) -> Errno {
 fn open(target: Target, flags: u64) -> Reply {
     let flags = OFlags::from_bits_retain(flags as _);
     let cloexec = flags.contains(OFlags::CLOEXEC);
-    let Target::File(path) = target else { return Reply::OpenDevice(target, cloexec) };
+    let Target::File(path) = target else {
+        return match flags {
+            flags if flags.contains(OFlags::CREATE | OFlags::EXCL) => Reply::Return(Err(Errno(libc::EEXIST))),
+            flags if flags.contains(OFlags::DIRECTORY) => Reply::Return(Err(Errno(libc::ENOTDIR))),
+            _ => Reply::OpenDevice(target, cloexec),
+        };
+    };
     if flags.intersects(OFlags::WRONLY | OFlags::RDWR | OFlags::TRUNC) {
         return Reply::Return(Err(Errno(libc::EACCES)));
     }

@@ -1,8 +1,9 @@
 //! The seccomp filter: which system calls of the supervised program stop and ask.
 //!
-//! Only calls that could be about a simulated device stop: `ioctl` with KFD's or DRM's type byte, and the calls that
-//! take a path. Everything else, mmap of a device file included, runs at full speed. The program is written by hand,
-//! one compare per call, so that what it lets through can be read off.
+//! Only calls that could be about a simulated device stop: `ioctl` (the kernel driver looks at the number, not at the type
+//! byte), the calls that take a path, and rare ones that a device answers otherwise than a file. Reading, writing and
+//! mapping a buffer run at full speed: of mmap only a shared mapping of a file's first 4 GiB stops, where no buffer is.
+//! The program is written by hand, one compare per call, so that what it lets through can be read off.
 
 use std::io;
 
@@ -12,7 +13,8 @@ type Instruction = libc::sock_filter;
 /// Where `struct seccomp_data` keeps what the filter looks at (low words: both architectures are little endian).
 const NUMBER: u32 = 0;
 const ARCHITECTURE: u32 = 4;
-const SECOND_ARGUMENT: u32 = 24;
+const FOURTH_ARGUMENT: u32 = 40;
+const SIXTH_ARGUMENT_HIGH: u32 = 60;
 
 #[cfg(target_arch = "x86_64")]
 const THIS_ARCHITECTURE: u32 = 0xc000_003e;
@@ -41,6 +43,10 @@ pub(crate) const PATH_CALLS: &[libc::c_long] = &[
     libc::SYS_readlinkat,
 ];
 
+/// Calls with a descriptor that a device refuses, as `ioctl` by the descriptor's file.
+pub(crate) const DESCRIPTOR_CALLS: &[libc::c_long] =
+    &[libc::SYS_ioctl, libc::SYS_lseek, libc::SYS_ftruncate, libc::SYS_fsync, libc::SYS_fdatasync];
+
 fn statement(code: u32, k: u32) -> Instruction {
     Instruction { code: code as u16, jt: 0, jf: 0, k }
 }
@@ -56,18 +62,18 @@ pub(crate) fn program(more: &[libc::c_long]) -> Vec<Instruction> {
     let allow = answer(libc::SECCOMP_RET_ALLOW);
     let ask = answer(libc::SECCOMP_RET_USER_NOTIF);
     let mut program = vec![load(ARCHITECTURE), jump_if_equal(THIS_ARCHITECTURE, 1, 0), allow, load(NUMBER)];
-    for number in PATH_CALLS.iter().chain(more) {
+    for number in PATH_CALLS.iter().chain(DESCRIPTOR_CALLS).chain(more) {
         program.push(jump_if_equal(*number as u32, 0, 1));
         program.push(ask);
     }
+    let kinds = (libc::MAP_SHARED | libc::MAP_ANONYMOUS) as u32;
     program.extend([
-        jump_if_equal(libc::SYS_ioctl as u32, 1, 0),
-        allow,
-        load(SECOND_ARGUMENT),
-        statement(libc::BPF_ALU | libc::BPF_RSH | libc::BPF_K, 8),
-        statement(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, 0xff),
-        jump_if_equal(u32::from(b'K'), 1, 0),
-        jump_if_equal(u32::from(b'd'), 0, 1),
+        jump_if_equal(libc::SYS_mmap as u32, 0, 6),
+        load(FOURTH_ARGUMENT),
+        statement(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, kinds),
+        jump_if_equal(libc::MAP_SHARED as u32, 0, 3),
+        load(SIXTH_ARGUMENT_HIGH),
+        jump_if_equal(0, 0, 1),
         ask,
         allow,
     ]);
@@ -102,8 +108,8 @@ pub(crate) fn install(program: &[Instruction]) -> io::Result<i32> {
 mod tests {
     use super::*;
 
-    /// Runs the filter as the kernel would: the action for one call.
-    fn run(program: &[Instruction], number: libc::c_long, request: u32) -> u32 {
+    /// Runs the filter as the kernel would: the action for one call. `flags` and `offset` are those of an mmap.
+    fn run(program: &[Instruction], number: libc::c_long, flags: i32, offset: u64) -> u32 {
         let (mut at, mut accumulator) = (0, 0u32);
         loop {
             let it = program[at];
@@ -113,10 +119,10 @@ mod tests {
                     accumulator = match it.k {
                         NUMBER => number as u32,
                         ARCHITECTURE => THIS_ARCHITECTURE,
-                        _ => request,
+                        FOURTH_ARGUMENT => flags as u32,
+                        _ => (offset >> 32) as u32,
                     };
                 }
-                code if code == libc::BPF_ALU | libc::BPF_RSH | libc::BPF_K => accumulator >>= it.k,
                 code if code == libc::BPF_ALU | libc::BPF_AND | libc::BPF_K => accumulator &= it.k,
                 code if code == libc::BPF_RET | libc::BPF_K => return it.k,
                 _ => at += usize::from(if accumulator == it.k { it.jt } else { it.jf }),
@@ -128,13 +134,16 @@ mod tests {
     fn only_calls_about_devices_and_paths_stop() {
         let program = program(&[]);
         let (ask, allow) = (libc::SECCOMP_RET_USER_NOTIF, libc::SECCOMP_RET_ALLOW);
-        assert_eq!(run(&program, libc::SYS_ioctl, 0xc028_4b16), ask);
-        assert_eq!(run(&program, libc::SYS_ioctl, 0xc040_6400), ask);
-        assert_eq!(run(&program, libc::SYS_ioctl, libc::TCGETS as u32), allow);
-        assert_eq!(run(&program, libc::SYS_mmap, 0xc028_4b16), allow);
-        for number in PATH_CALLS {
-            assert_eq!(run(&program, *number, 0), ask);
+        for number in PATH_CALLS.iter().chain(DESCRIPTOR_CALLS) {
+            assert_eq!(run(&program, *number, 0, 0), ask);
         }
-        assert_eq!(run(&super::program(&[libc::SYS_mmap]), libc::SYS_mmap, 0), ask);
+        for number in [libc::SYS_read, libc::SYS_write, libc::SYS_close] {
+            assert_eq!(run(&program, number, 0, 0), allow);
+        }
+        assert_eq!(run(&program, libc::SYS_mmap, libc::MAP_SHARED, 0x1000), ask);
+        assert_eq!(run(&program, libc::SYS_mmap, libc::MAP_SHARED, 1 << 32), allow);
+        assert_eq!(run(&program, libc::SYS_mmap, libc::MAP_PRIVATE, 0), allow);
+        assert_eq!(run(&program, libc::SYS_mmap, libc::MAP_SHARED | libc::MAP_ANONYMOUS, 0), allow);
+        assert_eq!(run(&super::program(&[libc::SYS_mmap]), libc::SYS_mmap, libc::MAP_PRIVATE, 0), ask);
     }
 }

@@ -20,7 +20,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use hsakmt_core::driver::Errno;
 use hsakmt_core::node::GpuId;
@@ -28,12 +28,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::json;
 
 use super::description::Machine;
-use super::machine::{Answer, Faults, ProcessId, SvmMode, Wait, World};
+use super::machine::{Answer, Faults, SvmMode, World};
 use super::memfd::{self, DeviceFile};
 use super::probe;
 use super::sysfs::Tree;
 
 mod bus;
+mod descriptor;
 mod drm;
 mod files;
 mod filter;
@@ -45,6 +46,7 @@ mod path;
 mod processes;
 mod queues;
 mod signals;
+mod sleepers;
 mod stat;
 mod stopped;
 mod task;
@@ -59,6 +61,7 @@ use path::Target;
 use processes::Processes;
 use queues::Pace;
 use signals::Signals;
+use sleepers::Sleeper;
 use stopped::Stopped;
 use task::Tasks;
 
@@ -89,17 +92,6 @@ pub struct Config {
     pub next: Vec<Vec<GpuId>>,
     /// Where to log.
     pub log: Option<PathBuf>,
-}
-
-/// How often a sleeping thread is asked for signals: the kernel tells no one that a stopped call has one.
-const SIGNALS_EVERY: Duration = Duration::from_millis(20);
-
-/// A stopped WAIT_EVENTS, or RUNTIME_ENABLE.
-#[derive(Debug)]
-struct Sleeper {
-    call: Call,
-    kfd: ProcessId,
-    wait: Wait,
 }
 
 /// Everything about one supervised program and its descendants.
@@ -254,6 +246,8 @@ impl Supervisor {
             libc::SYS_ioctl => self.ioctl(call),
             libc::SYS_mmap => self.mmap(call),
             libc::SYS_munmap => self.munmap(call),
+            libc::SYS_lseek => self.unless_kfd(call, Errno(libc::ESPIPE)),
+            libc::SYS_ftruncate | libc::SYS_fsync | libc::SYS_fdatasync => self.unless_kfd(call, Errno::INVAL),
             _ => self.path_call(call),
         }
         self.drop_pages();
@@ -269,7 +263,11 @@ impl Supervisor {
         };
         let process = task.process;
         match (device, (request >> 8) as u8) {
-            (DeviceFile::Kfd(open), b'K') => self.kfd_ioctl(call, process, open),
+            // The kernel answers these for every file; any other is the driver's, whatever its type byte.
+            (DeviceFile::Kfd(_), _) if descriptor::OF_ANY_FILE.contains(&(request & 0xffff_ffff)) => {
+                listener.go_on(call.id)
+            }
+            (DeviceFile::Kfd(open), _) => self.kfd_ioctl(call, process, open),
             (DeviceFile::Render(gpu) | DeviceFile::Card(gpu), b'd') => {
                 let mut caller = Stopped { task, listener, call: call.id, nonce };
                 let world = &mut self.world;
@@ -322,62 +320,6 @@ impl Supervisor {
             }
         }
         self.listener.answer(call.id, counted.map(i64::from));
-    }
-
-    /// Asks again for every sleeping wait, if one of them could be over.
-    fn wake_sleepers(&mut self) {
-        let now = Instant::now();
-        let due = |sleeper: &Sleeper| sleeper.wait.deadline.is_some_and(|deadline| deadline <= now);
-        let changed = self.events_seen != self.world.event_changes;
-        let signals = self.next_look <= now;
-        if !changed && !signals && !self.sleepers.iter().any(due) {
-            return;
-        }
-        self.events_seen = self.world.event_changes;
-        if signals {
-            self.next_look = now + SIGNALS_EVERY;
-        }
-        let nonce = self.world.nonce();
-        for sleeper in std::mem::take(&mut self.sleepers) {
-            let task = self.tasks.get(sleeper.call.tid).ok().filter(|_| self.listener.is_valid(sleeper.call.id));
-            let Some(task) = task else {
-                self.world.abandon(sleeper.kfd, sleeper.wait);
-                continue;
-            };
-            let mut caller = Stopped { task, listener: &self.listener, call: sleeper.call.id, nonce };
-            let argument = sleeper.call.arguments[2];
-            let answer = match self.world.resume(sleeper.kfd, sleeper.wait, argument, &mut caller) {
-                Answer::Sleep(wait) => match signals.then(|| task.interruption()).flatten() {
-                    Some(error) => self.world.interrupt_wait(sleeper.kfd, wait, argument, error, &mut caller),
-                    None => Answer::Sleep(wait),
-                },
-                answer => answer,
-            };
-            match answer {
-                Answer::Done(result) => self.listener.answer(sleeper.call.id, result.map(|()| 0)),
-                _ => self.sleepers.push(sleeper),
-            }
-        }
-    }
-
-    /// Only stopped if a fault is to be injected: the calls a process makes after it opened `/dev/kfd` count.
-    fn mmap(&mut self, call: &Call) {
-        let Ok(process) = self.tasks.get(call.tid).map(|task| task.process) else {
-            return self.listener.go_on(call.id);
-        };
-        if !self.processes.is_guest(process) {
-            return self.listener.go_on(call.id);
-        }
-        let fault = self.world.faults.strike("mmap");
-        if let Some(journal) = &mut self.journal {
-            // What the kernel answers to one that goes on is not known here.
-            let detail = json!({ "length": format!("{:#x}", call.arguments[1]) });
-            journal.line(process, call.tid, "mmap", detail, fault.map_or(Ok(()), Err));
-        }
-        match fault {
-            Some(error) => self.listener.answer(call.id, Err(error)),
-            None => self.listener.go_on(call.id),
-        }
     }
 
     /// Shared ranges end with their memory.

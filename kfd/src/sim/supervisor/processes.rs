@@ -99,6 +99,8 @@ impl Processes {
         let file = memfd::create(world.nonce(), DeviceFile::Kfd(self.last_open), memfd::DEVICE_BYTES)?;
         memfd::write_resting(&file, world.machine().gpus.len())?;
         let watch = Watch::new(&file)?;
+        // A device that cannot be read or written answers EINVAL: from this position so does the file.
+        rustix::fs::seek(&file, rustix::fs::SeekFrom::Start(i64::MAX as u64))?;
         self.opens.insert(self.last_open, Open { process, kfd, secondary: false, watch });
         Ok(file)
     }

@@ -69,6 +69,10 @@ impl Caller for Stopped<'_> {
         self.device(fd)
     }
 
+    fn is_open(&mut self, fd: i32) -> bool {
+        self.task.descriptor(fd).is_some()
+    }
+
     fn install(&mut self, file: OwnedFd) -> Result<i32, Errno> {
         self.listener.install(self.call, file.as_fd(), true).map(|fd| fd as i32)
     }
