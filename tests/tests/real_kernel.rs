@@ -39,10 +39,8 @@ fn build(program: &str) -> PathBuf {
 }
 
 /// A machine without a GPU.
-fn machine(version: &str) -> PathBuf {
-    let file = folder().join(format!("none-{version}.json"));
-    std::fs::write(&file, format!("{{\"kfd_version\": \"{version}\", \"gpus\": []}}")).expect("a machine");
-    file
+fn described(version: &str) -> String {
+    format!("{{\"kfd_version\": \"{version}\", \"gpus\": []}}")
 }
 
 fn compare(program: &str, different: &[&str]) {
@@ -95,8 +93,7 @@ fn plain(line: &str) -> &str {
 #[test]
 fn the_topology_without_a_gpu_is_the_kernels() {
     for (kernel, version) in KERNELS {
-        let text = format!("{{\"kfd_version\": \"{version}\", \"gpus\": []}}");
-        let tree = Tree::create(&Machine::from_json(&text).expect("a machine")).expect("a tree");
+        let tree = Tree::create(&Machine::from_json(&described(version)).expect("a machine")).expect("a tree");
         let mut printed = Vec::new();
         listing(&tree.topology(), ".", &mut printed);
         let recording = std::fs::read_to_string(source(&format!("topology-linux-{kernel}.txt"))).expect("a recording");
@@ -118,7 +115,8 @@ fn other_calls_on_the_device_are_answered_as_by_the_kernel() {
 
 /// What `program` prints on the machine without a GPU.
 fn under_kfd_sim(version: &str, program: &Path) -> Vec<String> {
-    let machine = machine(version);
+    let machine = program.with_extension(format!("{version}.json"));
+    std::fs::write(&machine, described(version)).expect("a machine");
     let options = ["--machine", machine.to_str().expect("a path")];
     sim::lines(&sim::under(&options, program).output().expect("kfd-sim runs"))
 }
