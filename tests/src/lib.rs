@@ -5,6 +5,7 @@ pub mod embedded;
 pub mod fuzz;
 pub mod install;
 pub mod layout;
+pub mod machines;
 pub mod promise;
 pub mod sim;
 pub mod tool;
