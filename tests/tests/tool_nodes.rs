@@ -75,7 +75,7 @@ fn what_the_machine_refused_is_told() {
         ("open:1=EINVAL", "/dev/kfd: Invalid argument", "found no GPU"),
         ("version:1=EIO", "/dev/kfd: AMDKFD_IOC_GET_VERSION: Input/output error", "HSAKMT_STATUS_ERROR"),
         ("open:3=EACCES", "nodes/2/properties: /dev/dri/renderD129: Permission denied", "render"),
-        ("open:5=EMFILE", "/dev/dri/renderD129 of GPU 0xa102: Too many open files", "ulimit"),
+        ("open:7=EMFILE", "/dev/dri/renderD129 of GPU 0xa102: Too many open files", "ulimit"),
         ("apertures:*=EINVAL", "AMDKFD_IOC_GET_PROCESS_APERTURES_NEW: error 22 (Invalid argument)", "dmesg"),
         ("acquire_vm:1=EBUSY", "AMDKFD_IOC_ACQUIRE_VM of GPU 0xa001: error 16 (Device or resource busy)", "dmesg"),
     ];
