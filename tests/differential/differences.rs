@@ -54,6 +54,7 @@ const SUCCESS: u32 = 0;
 const ERROR: u32 = 1;
 const INVALID_PARAMETER: u32 = 3;
 const INVALID_HANDLE: u32 = 4;
+const INVALID_NODE_UNIT: u32 = 5;
 const ALREADY_REGISTERED: u32 = 35;
 const NOT_REGISTERED: u32 = 36;
 const NO_MEMORY: u32 = 6;
@@ -254,13 +255,17 @@ pub(crate) const DECLARED: &[Declared] = &[
         },
     },
     Declared {
-        reason: "6.2.4 takes an address alone for memory of the node that was asked: it maps, shares and aligns it (rule 5)",
+        reason: "6.2.4 takes an address alone for memory of the node that was asked: it backs, maps, shares, exports and aligns it (rule 5)",
         of: Of::Middle,
         then: Then::Stop,
         holds: |it| match it.verb() {
-            "alloc" => it.flags(ONLY_ADDRESS) && matches!(it.statuses(), (NO_MEMORY, ERROR) | (SUCCESS, ERROR)),
-            "map" | "map-to" => it.addresses_alone() && it.statuses() == (SUCCESS, INVALID_PARAMETER),
-            "share" => it.addresses_alone() && it.statuses() == (SUCCESS, ERROR),
+            "alloc" => {
+                it.flags(ONLY_ADDRESS) && matches!(it.statuses(), (SUCCESS | NO_MEMORY, ERROR) | (ERROR, SUCCESS))
+            }
+            "map" | "map-to" => it.addresses_alone() && matches!(it.statuses(), (SUCCESS | ERROR, INVALID_PARAMETER)),
+            "share" | "export" | "register" | "register-to" | "register-with" => {
+                it.addresses_alone() && matches!(it.statuses(), (SUCCESS | INVALID_NODE_UNIT, ERROR))
+            }
             "deregister" => it.found(RESERVED) && it.statuses() == (NOT_REGISTERED, SUCCESS),
             _ => false,
         },
@@ -271,7 +276,8 @@ pub(crate) const DECLARED: &[Declared] = &[
         then: Then::Stop,
         holds: |it| {
             let rest = |answer| without(answer, &["at="]);
-            it.is("alloc") && it.reserved() && it.addresses_alone() && rest(it.theirs) == rest(it.ours)
+            let alone = it.flags(ONLY_ADDRESS) || it.addresses_alone();
+            it.is("alloc") && it.reserved() && alone && rest(it.theirs) == rest(it.ours)
         },
     },
     Declared {
