@@ -255,14 +255,17 @@ pub(crate) const DECLARED: &[Declared] = &[
         },
     },
     Declared {
-        reason: "6.2.4 takes an address alone for memory of the node that was asked: it backs, maps, shares, exports and aligns it (rule 5)",
+        reason: "6.2.4 takes an address alone for memory: it backs, maps, shares, exports and aligns it (rule 5)",
         of: Of::Middle,
         then: Then::Stop,
         holds: |it| match it.verb() {
             "alloc" => {
                 it.flags(ONLY_ADDRESS) && matches!(it.statuses(), (SUCCESS | NO_MEMORY, ERROR) | (ERROR, SUCCESS))
             }
-            "map" | "map-to" => it.addresses_alone() && matches!(it.statuses(), (SUCCESS | ERROR, INVALID_PARAMETER)),
+            "map" | "map-to" => {
+                let mapped = matches!(it.statuses(), (SUCCESS | ERROR, INVALID_PARAMETER) | (ERROR, SUCCESS));
+                it.addresses_alone() && mapped
+            }
             "share" | "export" | "register" | "register-to" | "register-with" => {
                 it.addresses_alone() && matches!(it.statuses(), (SUCCESS | INVALID_NODE_UNIT, ERROR))
             }
