@@ -78,8 +78,9 @@ pub enum HostMap {
         /// What the allocation returned.
         offset: u64,
     },
-    /// Fresh anonymous pages bound to a node's memory, not inherited over fork, huge pages from 2 MiB. `flags` say
-    /// whether to bind (`NO_NUMA_BIND`) and whether failing to is an error (`NO_SUBSTITUTE`).
+    /// Fresh anonymous pages bound to a node's memory, huge pages from 2 MiB. `flags` say whether to bind (`NO_NUMA_BIND`),
+    /// whether failing to is an error (`NO_SUBSTITUTE`), and whether a forked child shares them or, with `NON_PAGED`, does
+    /// not have them.
     Anonymous {
         /// The NUMA node.
         node: NodeId,

@@ -170,8 +170,9 @@ impl HostSpace {
         Ok(())
     }
 
-    /// Shows fresh zeroed pages, bound to `node`'s memory as `flags` say, not inherited over fork, in huge pages from
-    /// 2 MiB up. If binding fails the range is reserved again.
+    /// Shows fresh zeroed pages, bound to `node`'s memory as `flags` say, in huge pages from 2 MiB up. A forked child shares
+    /// them, so that it can read what its parent has made ready and no copy is left to the device; with `NON_PAGED` it does
+    /// not have them. If binding fails the range is reserved again.
     ///
     /// # Safety
     /// As for [`HostSpace::release`].
@@ -183,9 +184,10 @@ impl HostSpace {
         flags: MemFlags,
     ) -> Result<(), Errno> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
+        let inherited = !flags.contains(MemFlags::NON_PAGED);
+        let kind = if inherited { MapFlags::SHARED } else { MapFlags::PRIVATE };
         // SAFETY: the caller owns the range.
-        let mapped =
-            unsafe { mmap_anonymous(address as *mut c_void, size, access, MapFlags::PRIVATE | MapFlags::FIXED) };
+        let mapped = unsafe { mmap_anonymous(address as *mut c_void, size, access, kind | MapFlags::FIXED) };
         if let Err(error) = mapped {
             self.keep_reserved(address, size);
             return Err(errno(error));
@@ -196,7 +198,9 @@ impl HostSpace {
             let _ = unsafe { self.map_reserved(address, size) };
             return Err(error);
         }
-        self.advise(address, size, Advice::LinuxDontFork);
+        if !inherited {
+            self.advise(address, size, Advice::LinuxDontFork);
+        }
         if size >= HUGE_PAGE {
             self.advise(address, size, Advice::LinuxHugepage);
         }

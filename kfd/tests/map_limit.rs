@@ -79,7 +79,7 @@ fn at_the_limit_of_mappings_nothing_is_lost() {
     assert_eq!(unsafe { space.map_reserved(page(1), PAGE) }, Ok(()));
     assert_eq!(access(page(1), &mut buffer), Some(*b"---p"));
     assert_eq!(show(first_refused), Ok(()));
-    assert_eq!(access(refused, &mut buffer), Some(*b"rw-p"));
+    assert_eq!(access(refused, &mut buffer), Some(*b"rw-s"));
 
     reserved_addresses_are_never_free(&space, page, &mut buffer);
 

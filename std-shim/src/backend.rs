@@ -47,6 +47,8 @@ pub trait Backend: Driver + Debug + Send + sealed::Sealed {
     fn version(&self) -> Result<(u32, u32), Errno>;
     /// The machine, as it is now. `svm_api` off hides that capability of every node.
     fn topology(&self, svm_api: bool) -> Result<Topology, TopologyError>;
+    /// Looks which nodes this process may use, and opens each render node for it.
+    fn check_topology(&self, svm_api: bool) -> Result<(), TopologyError>;
     /// Makes the topology's GPUs usable.
     fn add_gpus(&mut self, topology: &Topology) -> Result<(), RenderNodeError>;
     /// Gives up what was opened for GPUs that the topology does not show.
@@ -107,6 +109,10 @@ impl<T: Transport<Space: Send> + Send + Sync + 'static> Backend for KfdDriver<T>
 
     fn topology(&self, svm_api: bool) -> Result<Topology, TopologyError> {
         self.device().transport().topology(svm_api)
+    }
+
+    fn check_topology(&self, svm_api: bool) -> Result<(), TopologyError> {
+        self.device().transport().check_topology(svm_api)
     }
 
     fn add_gpus(&mut self, topology: &Topology) -> Result<(), RenderNodeError> {

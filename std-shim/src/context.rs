@@ -198,7 +198,8 @@ impl Context {
     ///
     /// # Errors
     /// [`Error::NotOpened`] if the file does not open, [`Error::Failed`] if the driver does not say which version of the
-    /// interface it speaks, [`Error::DriverMismatch`] if it is not version 1. The reason is logged;
+    /// interface it speaks, or if a render node does not open for another reason than that it is missing or forbidden by a
+    /// device cgroup; [`Error::DriverMismatch`] if it is not version 1. The reason is logged;
     /// [`Context::try_open_with`] returns it.
     #[doc(alias = "hsaKmtOpenKFD")]
     pub fn open(self) -> Result<()> {
@@ -239,6 +240,11 @@ impl Context {
         let (major, minor) = device.version().map_err(Reason::Version)?;
         if major != KFD_MAJOR {
             return Err(Reason::Mismatch { major, minor });
+        }
+        // As in C, which opens the render nodes here: what it may not use this process learns at once. A secondary context
+        // goes by what the primary has found.
+        if self.is_primary() {
+            device.check_topology(environment::use_svm())?;
         }
         let opened = environment::at_open(minor, self.index != 0);
         self.remember(&device.fds());

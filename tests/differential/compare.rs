@@ -3,7 +3,8 @@
 //! In: the calls, and what each library answered. Out: nothing, or the first answer that differs and is not declared
 //! in [`super::differences`]. Behind a declared difference that leaves the two in different states nothing is compared.
 
-use super::differences::{DECLARED, Declared, Of, SILENT, Then};
+use super::differences::{DECLARED, Declared, SILENT, Then};
+use super::player::Version;
 use super::situation::Situation;
 
 /// A call and two answers to it that should be the same.
@@ -33,7 +34,7 @@ pub(crate) struct Agreement {
 }
 
 /// Compares.
-pub(crate) fn compare(calls: &[String], theirs: &[String], ours: &[String], newer: bool, variant: &str) -> Agreement {
+pub(crate) fn compare(calls: &[String], theirs: &[String], ours: &[String], of: Version, variant: &str) -> Agreement {
     let mut agreement = Agreement::default();
     for (position, call) in calls.iter().enumerate() {
         let answer = |answers: &[String]| answers.get(position).cloned().unwrap_or_else(|| "nothing".into());
@@ -47,7 +48,7 @@ pub(crate) fn compare(calls: &[String], theirs: &[String], ours: &[String], newe
             variant,
         };
         let table = if their == our { SILENT } else { DECLARED };
-        let applies = |declared: &&Declared| (!newer || declared.of == Of::Both) && (declared.holds)(&situation);
+        let applies = |declared: &&Declared| declared.of.includes(of) && (declared.holds)(&situation);
         agreement.compared += 1;
         match table.iter().find(applies) {
             None if their == our => {}
@@ -78,12 +79,12 @@ mod tests {
     fn the_first_answer_that_differs_is_told() {
         let calls = lines(&["0 open", "0 query H0+0x0", "0 query H0+0x1"]);
         let theirs = lines(&["0 open 0", "0 query 1 Type=0", "0 query 1 Type=0"]);
-        let same = compare(&calls, &theirs, &theirs, true, "plain");
+        let same = compare(&calls, &theirs, &theirs, Version::Of2025, "plain");
         assert!(same.difference.is_none() && same.compared == 3);
         let ours = lines(&["0 open 0", "0 query 0 Type=1", "died 11"]);
-        let difference = compare(&calls, &theirs, &ours, true, "plain").difference.unwrap();
+        let difference = compare(&calls, &theirs, &ours, Version::Of2025, "plain").difference.unwrap();
         assert_eq!((difference.theirs.as_str(), difference.ours.as_str()), ("0 query 1 Type=0", "0 query 0 Type=1"));
-        let less = compare(&calls, &theirs, &lines(&["0 open 0"]), true, "plain").difference.unwrap();
+        let less = compare(&calls, &theirs, &lines(&["0 open 0"]), Version::Of2025, "plain").difference.unwrap();
         assert_eq!(less.ours, "nothing");
     }
 
@@ -92,9 +93,9 @@ mod tests {
         let calls = lines(&["0 open", "0 acquire", "0 map H0+0x0 0x1000", "0 query H0+0x0"]);
         let theirs = lines(&["0 open 0", "0 acquire 0", "0 map 1 alternate=0", "0 query 1"]);
         let ours = lines(&["0 open 0", "0 acquire 0", "0 map 3 alternate=0", "0 query 1"]);
-        let older = compare(&calls, &theirs, &ours, false, "plain");
+        let older = compare(&calls, &theirs, &ours, Version::Of5_2_3, "plain");
         assert!(older.difference.is_none() && older.compared == 4 && older.declared.len() == 1);
-        assert!(compare(&calls, &theirs, &ours, true, "plain").difference.is_some());
+        assert!(compare(&calls, &theirs, &ours, Version::Of2025, "plain").difference.is_some());
     }
 
     #[test]
@@ -102,9 +103,9 @@ mod tests {
         let calls = lines(&["0 deregister H0+0x0", "0 query H0+0x0"]);
         let theirs = lines(&["0 deregister was=2,1 0", "0 query 1"]);
         let ours = lines(&["0 deregister was=2,1 1", "0 query 0"]);
-        let agreement = compare(&calls, &theirs, &ours, true, "plain");
+        let agreement = compare(&calls, &theirs, &ours, Version::Of2025, "plain");
         assert!(agreement.difference.is_none() && agreement.compared == 1);
         let unmapped = [lines(&["0 deregister was=2,0 0"]), lines(&["0 deregister was=2,0 1"])];
-        assert!(compare(&calls[..1], &unmapped[0], &unmapped[1], true, "plain").difference.is_some());
+        assert!(compare(&calls[..1], &unmapped[0], &unmapped[1], Version::Of2025, "plain").difference.is_some());
     }
 }

@@ -8,6 +8,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
+/// The dynamic linker that a library brings along where it needs a newer libc than this machine's.
+const LOADER: &str = "ld-linux-x86-64.so.2";
+
 /// Which library, and how to start the player on it.
 #[derive(Clone, Debug)]
 pub(crate) struct Side {
@@ -70,10 +73,17 @@ impl Player {
         let (simulator, options) = self.simulator.split_first().expect("a simulator");
         let mut command = Command::new(simulator);
         command.args(options).arg("--");
-        if let Some(library) = &self.side.library {
-            let mut path = OsString::from("LD_LIBRARY_PATH=");
-            path.push(library);
-            command.arg("env").arg(path);
+        let loader = self.side.library.as_ref().map(|library| library.join(LOADER)).filter(|loader| loader.exists());
+        match (&self.side.library, loader) {
+            (Some(library), Some(loader)) => {
+                command.arg(loader).arg("--library-path").arg(library);
+            }
+            (Some(library), None) => {
+                let mut path = OsString::from("LD_LIBRARY_PATH=");
+                path.push(library);
+                command.arg("env").arg(path);
+            }
+            (None, _) => {}
         }
         command.arg(&self.side.program).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("HSA")) {
@@ -95,29 +105,53 @@ impl Drop for Player {
     }
 }
 
-/// Builds the player in `folder` against a header and a library, and says whether the header is the 2025-08 one.
-pub(crate) fn build(folder: &Path, prefix: Option<&Path>, binary: &Path) -> Result<bool, String> {
+/// A C library's version, by its header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Version {
+    Of5_2_3,
+    Of6_2_4,
+    Of2025,
+}
+
+impl Version {
+    /// Whether it has the calls and flags that came after 5.2.3.
+    pub(crate) fn is_newer(self) -> bool {
+        self != Version::Of5_2_3
+    }
+
+    fn of(types: &str) -> Version {
+        match (types.contains("OnlyAddress"), types.contains("NumNeuralCores")) {
+            (false, _) => Version::Of5_2_3,
+            (true, false) => Version::Of6_2_4,
+            (true, true) => Version::Of2025,
+        }
+    }
+}
+
+/// Builds the player in `folder` against a header and a library, whose version it returns.
+pub(crate) fn build(folder: &Path, prefix: Option<&Path>, binary: &Path) -> Result<Version, String> {
     let mut cc = Command::new("cc");
     cc.args(["-O1", "-Wall", "-Wextra", "-Werror"]);
-    let newer = match prefix {
+    let version = match prefix {
         None => {
             cc.arg("-DHSAKMT_H=\"hsakmt.h\"");
-            false
+            Version::Of5_2_3
         }
         Some(prefix) => {
             let (include, library) = (prefix.join("include"), prefix.join("lib"));
             let types = std::fs::read_to_string(include.join("hsakmt/hsakmttypes.h"));
-            let newer = types.map_err(|error| error.to_string())?.contains("OnlyAddress");
-            cc.arg("-DHSAKMT_H=\"hsakmt/hsakmt.h\"").args(newer.then_some("-DNEWTHUNK"));
+            let version = Version::of(&types.map_err(|error| error.to_string())?);
+            cc.arg("-DHSAKMT_H=\"hsakmt/hsakmt.h\"").args(version.is_newer().then_some("-DNEWTHUNK"));
             cc.arg("-I").arg(include).arg("-L").arg(library);
-            newer
+            version
         }
     };
-    cc.args(["player.c", "names.c", "calls.c"].map(|source| folder.join(source)))
-        .arg("-o")
-        .arg(binary)
-        .args(["-l:libhsakmt.so.1", "-lpthread"]);
+    cc.args(["player.c", "names.c", "calls.c"].map(|source| folder.join(source))).arg("-o").arg(binary).args([
+        "-l:libhsakmt.so.1",
+        "-lpthread",
+        "-Wl,--allow-shlib-undefined",
+    ]);
     let output = cc.output().map_err(|error| error.to_string())?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    if output.status.success() { Ok(newer) } else { Err(said) }
+    if output.status.success() { Ok(version) } else { Err(said) }
 }

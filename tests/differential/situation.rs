@@ -1,7 +1,7 @@
 //! What there is to know about one call whose answers are compared: the words in which [`super::differences`] says what
 //! it recognises.
 
-use super::operation::flag::AQL;
+use super::operation::flag::{AQL, ONLY_ADDRESS};
 
 /// What there is to know about a call whose answers differ.
 #[derive(Clone, Copy, Debug)]
@@ -43,8 +43,18 @@ impl Situation<'_> {
 
     /// Whether some call before this one asked for an AQL ring.
     pub(super) fn rings(&self) -> bool {
+        self.allocated(AQL)
+    }
+
+    /// Whether some call before this one asked for an address without memory.
+    pub(super) fn addresses_alone(&self) -> bool {
+        self.allocated(ONLY_ADDRESS)
+    }
+
+    /// Whether some call before this one asked for memory with such a flag.
+    fn allocated(&self, flag: u32) -> bool {
         let allocations = self.before.iter().filter_map(|call| call.get(2..)).filter(|call| call.starts_with("alloc "));
-        allocations.filter_map(|call| Some(hexadecimal(call.split(' ').nth(4)?) as u32)).any(|flags| flags & AQL != 0)
+        allocations.filter_map(|call| Some(hexadecimal(call.split(' ').nth(4)?) as u32)).any(|flags| flags & flag != 0)
     }
 
     /// Whether SVM lies in a range that is reserved at Acquire.

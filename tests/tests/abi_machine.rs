@@ -109,6 +109,11 @@ fn case_79_a_fork_at_any_moment_leaves_the_child_a_library_that_opens() {
 }
 
 #[test]
+fn case_85_paged_memory_is_shared_with_a_child() {
+    run("case_85_paged_memory_is_shared_with_a_child", &["--svm", "off"], "fork_paged.c");
+}
+
+#[test]
 fn a_fork_leaves_the_child_a_topology_snapshot() {
     run("a_fork_leaves_the_child_a_topology_snapshot", &["--svm", "off"], "fork_snapshot.c");
 }

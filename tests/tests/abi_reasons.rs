@@ -76,20 +76,26 @@ fn a_refusal_says_which_file_or_ioctl_and_why() {
     let Some(bench) = bench("a_refusal_says_which_file_or_ioctl_and_why") else { return };
     let machine = bench.file("machine", r#"{"kfd_version": "2.0", "gpus": [{"preset": "gfx90a"}]}"#);
     // Options; the status of open and of Acquire; parts of the reason.
-    let runs: [(&[&str], i64, i64, &[&str]); 9] = [
+    let runs: [(&[&str], i64, i64, &[&str]); 10] = [
         (&["--fault", "open:1=EACCES"], NOT_OPENED, NOT_OPENED, &["/dev/kfd: Permission denied", "render"]),
         (&["--fault", "open:1=ENOENT"], NOT_OPENED, NOT_OPENED, &["/dev/kfd: No such file or directory"]),
         (&["--fault", "version:1=EIO"], ERROR, NOT_OPENED, &["/dev/kfd: AMDKFD_IOC_GET_VERSION: Input/output error"]),
         (&["--machine", &machine], DRIVER_MISMATCH, NOT_OPENED, &["/dev/kfd: the driver speaks version 2.0"]),
-        // The topology asks each render node, and set-up opens it.
+        // Case 89. Opening tries each render node, Acquire asks it, and set-up opens it.
         (
             &["--fault", "open:3=EACCES"],
+            ERROR,
+            NOT_OPENED,
+            &["hsaKmtOpenKFD: ", "nodes/2/properties: /dev/dri/renderD129: Permission denied", "group", "render"],
+        ),
+        (
+            &["--fault", "open:5=EACCES"],
             0,
             ERROR,
             &["nodes/2/properties: /dev/dri/renderD129: Permission denied", "group", "render"],
         ),
         (
-            &["--fault", "open:4=EMFILE"],
+            &["--fault", "open:6=EMFILE"],
             0,
             ERROR,
             &["/dev/dri/renderD128 of GPU 0xa001: Too many open files", "ulimit"],
@@ -145,20 +151,29 @@ fn a_file_of_the_topology_is_named_with_what_is_wrong_in_it() {
     let Some(bench) = bench("a_file_of_the_topology_is_named_with_what_is_wrong_in_it") else { return };
     let heavy = bench.file("heavy", "type 2\nnode_from 2\nnode_to 0\nweight heavy\n");
     let elsewhere = bench.file("elsewhere", "type 2\nnode_from 1\nnode_to 0\n");
-    for (suffix, file, status, part) in [
-        ("nodes/2/io_links/0/properties", heavy.as_str(), ERROR, ":4: a number of 64 bits was expected: \"heavy\""),
+    let (open, acquire) = ("hsaKmtOpenKFD", "hsaKmtAcquireSystemProperties");
+    for (suffix, file, call, status, part) in [
+        (
+            "nodes/2/io_links/0/properties",
+            heavy.as_str(),
+            acquire,
+            ERROR,
+            ":4: a number of 64 bits was expected: \"heavy\"",
+        ),
         // Case 93.
-        ("nodes/2/io_links/0/properties", &elsewhere, INVALID_NODE_UNIT, ": a link from 1 to 0"),
-        ("nodes/1/mem_banks/0/properties", "/no/such/file", ERROR, ": No such file or directory"),
-        ("nodes/1/properties", "/dev/zero", ERROR, ": more than 65536 bytes"),
-        ("generation_id", "/dev/zero", ERROR, ": more than 65536 bytes"),
+        ("nodes/2/io_links/0/properties", &elsewhere, acquire, INVALID_NODE_UNIT, ": a link from 1 to 0"),
+        ("nodes/1/mem_banks/0/properties", "/no/such/file", acquire, ERROR, ": No such file or directory"),
+        ("nodes/1/properties", "/dev/zero", open, ERROR, ": more than 65536 bytes"),
+        ("nodes/1/gpu_id", "/no/such/file", open, ERROR, ": No such file or directory"),
+        ("generation_id", "/dev/zero", acquire, ERROR, ": more than 65536 bytes"),
     ] {
         let redirect = format!("{suffix}={file}");
         let told = bench.run(&[], &[("HSAKMT_DEBUG_LEVEL", "3"), ("REDIRECT", &redirect)]);
-        assert_eq!((told.number("open"), told.number("acquire")), (0, status), "{redirect}");
+        let wanted = if call == open { (status, NOT_OPENED) } else { (0, status) };
+        assert_eq!((told.number("open"), told.number("acquire")), wanted, "{redirect}");
         let wanted = format!("{suffix}{part}");
         assert!(told.errors.contains(&wanted), "{wanted}: {}", told.errors);
-        assert!(told.errors.contains("hsaKmtAcquireSystemProperties: /sys/devices/virtual/kfd"), "{}", told.errors);
+        assert!(told.errors.contains(&format!("{call}: /sys/devices/virtual/kfd")), "{}", told.errors);
     }
 }
 

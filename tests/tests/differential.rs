@@ -1,8 +1,9 @@
 //! Can a program tell our library from the C library? Random sequences of calls on both, each in a process of its own
 //! under kfd-sim, answer by answer.
 //!
-//! The reference is Debian's libhsakmt 5.2.3; `HSAKMT_REFERENCE_PREFIX=DIR` takes another one (`DIR/include/hsakmt`,
-//! `DIR/lib/libhsakmt.so.1`). A failure is shrunk to the fewest calls that show it and written into a file, a script of
+//! The references are Debian's libhsakmt 5.2.3 and, fetched into the target folder, Debian 13's 6.2.4;
+//! `HSAKMT_REFERENCE_PREFIX=DIR` takes another one (`DIR/include/hsakmt`, `DIR/lib/libhsakmt.so.1`, and in `DIR/lib` the dynamic
+//! linker and libc if it needs newer ones). A failure is shrunk to the fewest calls that show it and written into a file, a script of
 //! `tests/differential/player.c` with both answers as comments. Also:
 //!
 //! | variable | |
@@ -32,12 +33,13 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use compare::{Agreement, Difference, compare};
+use hsakmt_tests::debian_13;
 use hsakmt_tests::install::{prefix, target_folder, workspace};
 use hsakmt_tests::sim;
-use player::{Player, Side, build};
+use player::{Player, Side, Version, build};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
-use sequence::{Scope, Sequence, sequences};
+use sequence::{Scope, Sequence};
 
 /// Where the two are compared: a machine and an environment.
 struct Variant {
@@ -102,7 +104,7 @@ fn number(name: &str) -> Option<u64> {
 struct Pair {
     theirs: Player,
     ours: Player,
-    newer: bool,
+    version: Version,
     variant: &'static str,
 }
 
@@ -123,7 +125,7 @@ impl Pair {
 
     fn run(&mut self, sequence: &Sequence) -> (Answers, Agreement) {
         let answers = self.play(sequence.calls(), &sequence.script());
-        let agreement = compare(&answers.calls, &answers.theirs, &answers.ours, self.newer, self.variant);
+        let agreement = compare(&answers.calls, &answers.theirs, &answers.ours, self.version, self.variant);
         (answers, agreement)
     }
 }
@@ -132,23 +134,22 @@ impl Pair {
 struct Libraries {
     theirs: Side,
     ours: Side,
-    newer: bool,
+    version: Version,
     simulator: PathBuf,
 }
 
-fn libraries(folder: &Path) -> Libraries {
+fn libraries(folder: &Path, reference: Option<&Path>) -> Libraries {
     let source = workspace().join("tests/differential");
-    let reference = setting("HSAKMT_REFERENCE_PREFIX").map(PathBuf::from);
     let subject = setting("HSAKMT_SUBJECT_PREFIX").map_or_else(prefix, PathBuf::from);
     let side = |name: &str, prefix: Option<&Path>| {
         let program = folder.join(name);
-        let newer = build(&source, prefix, &program).unwrap_or_else(|said| panic!("{name}: {said}"));
-        (Side { program, library: prefix.map(|prefix| prefix.join("lib")) }, newer)
+        let version = build(&source, prefix, &program).unwrap_or_else(|said| panic!("{name}: {said}"));
+        (Side { program, library: prefix.map(|prefix| prefix.join("lib")) }, version)
     };
-    let (theirs, newer) = side("theirs", reference.as_deref());
+    let (theirs, version) = side("theirs", reference);
     let (ours, _) = side("ours", Some(&subject));
     let simulator = setting("HSAKMT_SUBJECT_SIMULATOR").map_or_else(|| sim::kfd_sim().to_owned(), PathBuf::from);
-    Libraries { theirs, ours, newer, simulator }
+    Libraries { theirs, ours, version, simulator }
 }
 
 fn pair(libraries: &Libraries, variant: &Variant) -> Pair {
@@ -162,7 +163,7 @@ fn pair(libraries: &Libraries, variant: &Variant) -> Pair {
     Pair {
         theirs: Player::new(libraries.theirs.clone(), simulator(0)),
         ours: Player::new(libraries.ours.clone(), simulator(1)),
-        newer: libraries.newer,
+        version: libraries.version,
         variant: variant.name,
     }
 }
@@ -229,18 +230,36 @@ fn pinned_nobody_can_tell_which_library_answers() {
     if let (None, Err(reason)) = (&reference, sim::debian_library()) {
         return sim::skip(NAME, &reason);
     }
+    compare_with(NAME, reference.as_deref().map(Path::new), 2000);
+}
+
+/// 6.2.4 is nearer to the target: it has reserved addresses, buffers without one, dmabufs and the SVM API.
+#[test]
+fn pinned_debian_13_nobody_can_tell_which_library_answers() {
+    const NAME: &str = "differential::pinned_debian_13_nobody_can_tell_which_library_answers";
+    if setting("HSAKMT_REFERENCE_PREFIX").is_some() {
+        return sim::skip(NAME, "HSAKMT_REFERENCE_PREFIX names another library");
+    }
+    match debian_13::prefix() {
+        Ok(prefix) => compare_with(NAME, Some(&prefix), 1000),
+        Err(reason) => sim::skip(NAME, &reason),
+    }
+}
+
+/// Plays sequences, so many unless it is said how many, on ours and on the library in a prefix, or on Debian's.
+fn compare_with(name: &str, reference: Option<&Path>, sequences: u64) {
     if setting("HSAKMT_SUBJECT_SIMULATOR").is_none()
         && let Some(reason) = sim::unavailable()
     {
-        return sim::skip(NAME, &reason);
+        return sim::skip(name, &reason);
     }
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let libraries = libraries(folder.path());
+    let libraries = libraries(folder.path(), reference);
     if let Some(script) = setting("HSAKMT_DIFFERENTIAL_SCRIPT") {
         return replay(&libraries, Path::new(&script));
     }
     let seed = number("HSAKMT_DIFFERENTIAL_SEED").unwrap_or(20_250_800);
-    let total = number("HSAKMT_DIFFERENTIAL_SEQUENCES").unwrap_or(2000);
+    let total = number("HSAKMT_DIFFERENTIAL_SEQUENCES").unwrap_or(sequences);
     let mut wanted = number("HSAKMT_DIFFERENTIAL_FAILURES").unwrap_or(1);
     println!("seed {seed}; HSAKMT_DIFFERENTIAL_SEED={seed} repeats it");
     let (mut played, mut compared, mut failures) = (0, 0, Vec::new());
@@ -249,13 +268,16 @@ fn pinned_nobody_can_tell_which_library_answers() {
     let mut declared: BTreeMap<&str, usize> = BTreeMap::new();
     let only = setting("HSAKMT_DIFFERENTIAL_VARIANT");
     let chosen = |variant: &Variant| only.as_ref().is_none_or(|only| only == variant.name);
-    let known = |variant: &Variant| libraries.newer || !variant.newer;
+    let known = |variant: &Variant| libraries.version.is_newer() || !variant.newer;
     let variants: Vec<_> = VARIANTS.iter().enumerate().filter(|(_, it)| chosen(it) && known(it)).collect();
     let shares: u64 = variants.iter().map(|(_, variant)| u64::from(variant.share)).sum();
     for (index, variant) in variants {
         let mut runner = runner(seed, index);
         let mut pair = pair(&libraries, variant);
-        let strategy = sequences(Scope { newer: libraries.newer, nodes: variant.nodes }, variant.environment);
+        let strategy = sequence::sequences(
+            Scope { newer: libraries.version.is_newer(), nodes: variant.nodes },
+            variant.environment,
+        );
         for _ in 0..(total * u64::from(variant.share)).div_ceil(shares) {
             let mut tree = strategy.new_tree(&mut runner).expect("a sequence");
             let sequence = tree.current();

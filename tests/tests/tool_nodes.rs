@@ -75,7 +75,7 @@ fn what_the_machine_refused_is_told() {
         ("open:1=EINVAL", "/dev/kfd: Invalid argument", "has no GPU node"),
         ("version:1=EIO", "/dev/kfd: AMDKFD_IOC_GET_VERSION: Input/output error", "HSAKMT_STATUS_ERROR"),
         ("open:3=EACCES", "nodes/2/properties: /dev/dri/renderD129: Permission denied", "render"),
-        ("open:5=EMFILE", "/dev/dri/renderD129 of GPU 0xa102: Too many open files", "ulimit"),
+        ("open:7=EMFILE", "/dev/dri/renderD129 of GPU 0xa102: Too many open files", "ulimit"),
         (
             "apertures:*=EINVAL,apertures_old:*=EINVAL",
             "AMDKFD_IOC_GET_PROCESS_APERTURES_NEW: error 22 (Invalid argument)",

@@ -9,6 +9,7 @@ use hsakmt_core::node::GpuId;
 use hsakmt_kfd::sim::description::Machine;
 use hsakmt_kfd::sim::machine::{Faults, SvmMode, errno_from_name};
 use hsakmt_kfd::sim::supervisor::{self, Config};
+use hsakmt_kfd::sim::sysfs::Given;
 
 /// What the tool's own errors end with.
 const OWN_ERROR: u8 = 125;
@@ -53,6 +54,15 @@ struct Arguments {
     /// after the last one the answer is ENOENT.
     #[arg(long, value_name = "GPUS", value_parser = gpu_list)]
     next: Vec<GpuIds>,
+
+    /// Show a copy of DIR as the kernel's topology, such as one taken from a real machine. Its GPUs are those of the machine
+    /// by their gpu ids and render minors: the n-th GPU of a preset has the id 0xa001 + n * 0x101 and the minor 128 + n.
+    #[arg(long, value_name = "DIR", conflicts_with = "next")]
+    topology: Option<PathBuf>,
+
+    /// Show FILE as /proc/cpuinfo.
+    #[arg(long, value_name = "FILE")]
+    cpuinfo: Option<PathBuf>,
 
     /// Log every answered call as one JSON line.
     #[arg(long, value_name = "FILE")]
@@ -161,8 +171,9 @@ fn run(arguments: Arguments) -> Result<ExitStatus, Box<dyn std::error::Error>> {
     };
     let faults = arguments.fault.unwrap_or_default();
     let next: Vec<Vec<GpuId>> = arguments.next.into_iter().map(|ids| ids.0).collect();
+    let given = Given { topology: arguments.topology, cpuinfo: arguments.cpuinfo };
     next.iter().try_for_each(|gpus| machine.clone().show(gpus)).map_err(|error| format!("--next: {error}"))?;
-    Ok(supervisor::run(command, Config { machine, svm, faults, next, log: arguments.log })?)
+    Ok(supervisor::run(command, Config { machine, svm, faults, next, given, log: arguments.log })?)
 }
 
 /// Keeps this process, and what it starts, on one CPU.

@@ -81,6 +81,9 @@ pub unsafe trait Transport: AsFd + Debug {
     /// The machine, as it is now. `svm_api` off hides that capability of every node.
     fn topology(&self, svm_api: bool) -> Result<Topology, TopologyError>;
 
+    /// What opening looks at: see [`Topology::check`].
+    fn check_topology(&self, svm_api: bool) -> Result<(), TopologyError>;
+
     /// Its addresses.
     fn space(&self) -> Self::Space;
 }
@@ -245,6 +248,10 @@ unsafe impl Transport for Kfd {
 
     fn topology(&self, svm_api: bool) -> Result<Topology, TopologyError> {
         Topology::read_host(svm_api)
+    }
+
+    fn check_topology(&self, svm_api: bool) -> Result<(), TopologyError> {
+        Topology::check_host(svm_api)
     }
 
     fn space(&self) -> HostSpace {

@@ -153,8 +153,11 @@ fn what_a_range_shows_is_replaced_in_place() {
     unsafe { space.map_reserved(start, 2 * PAGE) }.unwrap();
     assert_eq!(access(start, 2 * PAGE), ["---p"]);
     // SAFETY: as above.
-    unsafe { space.map_anonymous(start, 2 * PAGE, NodeId(0), MemFlags::empty()) }.unwrap();
+    unsafe { space.map_anonymous(start, 2 * PAGE, NodeId(0), MemFlags::NON_PAGED) }.unwrap();
     assert_eq!(access(start, 2 * PAGE), ["rw-p"]);
+    // SAFETY: as above.
+    unsafe { space.map_anonymous(start, 2 * PAGE, NodeId(0), MemFlags::empty()) }.unwrap();
+    assert_eq!(access(start, 2 * PAGE), ["rw-s"]);
     // SAFETY: as above.
     unsafe { space.release(start, 2 * PAGE) };
 }
@@ -182,7 +185,7 @@ fn binding_is_refused_only_where_no_substitute_is_allowed() {
         // SAFETY: reserved above.
         let result = unsafe { space.map_anonymous(start, PAGE, NodeId(node), flags) };
         assert_eq!(result, expected, "{space:?} {node} {flags:?}");
-        let shows = if result.is_ok() { "rw-p" } else { "---p" };
+        let shows = if result.is_ok() { "rw-s" } else { "---p" };
         assert_eq!(access(start, PAGE), [shows]);
     }
     // SAFETY: reserved above.
@@ -243,4 +246,20 @@ fn a_child_can_reserve_the_same_fixed_place() {
     assert!(stays_with_the_parent(start), "also after a buffer has come and gone");
     // SAFETY: reserved above.
     unsafe { space.release(start, 4 * PAGE) };
+}
+
+#[test]
+fn case_85_only_non_paged_memory_stays_with_the_parent() {
+    let _alone = alone();
+    let space = HostSpace::new();
+    for size in [PAGE, 1 << 20, HUGE_PAGE, 8 << 20] {
+        let start = space.reserve(request(size, PAGE, 0)).unwrap();
+        for (flags, stays) in [(MemFlags::empty(), false), (MemFlags::NON_PAGED, true)] {
+            // SAFETY: reserved above.
+            unsafe { space.map_anonymous(start, size, NodeId(0), flags) }.unwrap();
+            assert_eq!(stays_with_the_parent(start), stays, "{size:#x} {flags:?}");
+        }
+        // SAFETY: reserved above.
+        unsafe { space.release(start, size) };
+    }
 }

@@ -5,7 +5,8 @@
 //! module counts as loaded. Links are
 //! relative, so that they mean the same below the directory and below `/`. [`Tree::locate`] says which paths of the
 //! real machine are answered from it. The directory goes when the value is dropped. The CPU's own files (caches,
-//! NUMA nodes) are not simulated: a program reads the host's.
+//! NUMA nodes) are not simulated: a program reads the host's. A topology of a real machine, and its `/proc/cpuinfo`, can be
+//! given instead ([`Given`]).
 
 use std::fmt::Write as _;
 use std::fs;
@@ -39,12 +40,22 @@ const CAPABILITY_BASE: u32 = 0x2000 | 0x200 | 0x80;
 const LINK_PCIE: u32 = 2;
 const LINK_XGMI: u32 = 11;
 
+/// Files that are given instead of made from a [`Machine`].
+#[derive(Clone, Debug, Default)]
+pub struct Given {
+    /// A directory that stands in for [`TOPOLOGY`].
+    pub topology: Option<PathBuf>,
+    /// A file that stands in for `/proc/cpuinfo`.
+    pub cpuinfo: Option<PathBuf>,
+}
+
 /// The stand-in for `/sys`.
 #[derive(Debug)]
 pub struct Tree {
     root: tempfile::TempDir,
     gpus: usize,
     generation: u32,
+    has_cpuinfo: bool,
 }
 
 impl Tree {
@@ -53,7 +64,7 @@ impl Tree {
         // Where there is no room for temporary files there is still memory.
         let name = || tempfile::Builder::new().prefix("kfd-sim-").to_owned();
         let root = name().tempdir().or_else(|_| name().tempdir_in("/dev/shm"))?;
-        let tree = Tree { root, gpus: machine.gpus.len(), generation: 1 };
+        let tree = Tree { root, gpus: machine.gpus.len(), generation: 1, has_cpuinfo: false };
         tree.write_topology(machine)?;
         for index in 0..machine.gpus.len() {
             tree.write_device(machine, index)?;
@@ -64,6 +75,19 @@ impl Tree {
         fs::create_dir_all(tree.inside("/dev/dri"))?;
         tree.write_module()?;
         Ok(tree)
+    }
+
+    /// Takes over what is given, a copy of it. A symbolic link stays one: what it leads to is what a program opens.
+    pub fn replace(&mut self, given: &Given) -> io::Result<()> {
+        if let Some(topology) = &given.topology {
+            fs::remove_dir_all(self.topology())?;
+            copy(topology, &self.topology())?;
+        }
+        if let Some(cpuinfo) = &given.cpuinfo {
+            self.file("/proc/cpuinfo", &fs::read_to_string(cpuinfo)?)?;
+            self.has_cpuinfo = true;
+        }
+        Ok(())
     }
 
     /// Shows the GPUs that `machine` shows now: the topology anew, as the next generation.
@@ -92,6 +116,7 @@ impl Tree {
             || below(PCI_ROOT)
             || below("/sys/module/amdgpu")
             || path == "/proc/modules"
+            || (self.has_cpuinfo && path == "/proc/cpuinfo")
             || path == "/dev/dri"
             || (0..self.gpus).any(|index| {
                 below(&format!("/sys/dev/char/{DRM_MAJOR}:{}", Machine::render_minor(index)))
@@ -205,6 +230,23 @@ impl Tree {
         }
         self.link(&format!("/sys/bus/pci/devices/{address}"), &format!("../../../devices/pci0000:c0/{address}"))
     }
+}
+
+/// Copies a directory.
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let (from, to, kind) = (entry.path(), to.join(entry.file_name()), entry.file_type()?);
+        if kind.is_dir() {
+            copy(&from, &to)?;
+        } else if kind.is_symlink() {
+            std::os::unix::fs::symlink(fs::read_link(&from)?, &to)?;
+        } else {
+            fs::copy(&from, &to)?;
+        }
+    }
+    Ok(())
 }
 
 /// The PCI address of the GPU at `index`.

@@ -17,7 +17,7 @@ pub(super) struct Processor {
     pub(super) model_name: String,
 }
 
-/// The processors of `/proc/cpuinfo`, by number.
+/// The processors of `/proc/cpuinfo`, by number. Where it gives no `apicid` (ARM, RISC-V, LoongArch, POWER) each has id 0.
 pub(super) fn processors(cpuinfo: &str) -> BTreeMap<u32, Processor> {
     let mut processors = BTreeMap::new();
     let mut current = 0;
@@ -25,7 +25,10 @@ pub(super) fn processors(cpuinfo: &str) -> BTreeMap<u32, Processor> {
         let Some((key, value)) = line.split_once(':') else { continue };
         let value = value.trim();
         match key.trim_end() {
-            "processor" => current = value.parse().unwrap_or(0),
+            "processor" => {
+                current = value.parse().unwrap_or(0);
+                processors.entry(current).or_insert_with(Processor::default);
+            }
             "model name" => processors.entry(current).or_insert_with(Processor::default).model_name = value.into(),
             "apicid" => {
                 processors.entry(current).or_insert_with(Processor::default).apic_id = value.parse().unwrap_or(0);
@@ -118,14 +121,14 @@ fn size(text: &str) -> u32 {
     leading_number(text).map_or(0, |number| number.wrapping_shl(shift))
 }
 
-/// A map of processors (`...,000000ff,00000003`, 32 in each group, the first 32 in the last) as one of APIC ids.
+/// A map of processors (`...,000000ff,00000003`, 32 in each group, the first 32 in the last) as one of APIC ids. A processor
+/// that cpuinfo does not have has id 0, as in C.
 fn siblings(map: &str, processors: &BTreeMap<u32, Processor>) -> Vec<u32> {
     let mut siblings = Vec::new();
     for (group, base) in map.trim().rsplit(',').zip((0u32..).step_by(32)) {
         let bits = u32::from_str_radix(group.trim(), 16).unwrap_or(0);
         for bit in (0..32).filter(|bit| bits >> bit & 1 != 0) {
-            let Some(processor) = processors.get(&(base + bit)) else { continue };
-            let place = processor.apic_id as usize;
+            let place = processors.get(&(base + bit)).map_or(0, |processor| processor.apic_id as usize);
             if place >= Cache::SIBLINGS {
                 log::warn!("APIC id {place} does not fit in a cache's sibling map");
                 continue;
@@ -168,10 +171,26 @@ apicid\t\t: 300
     fn sibling_maps_are_by_apic_id() {
         let found = processors(CPUINFO);
         assert_eq!(siblings("00000000,00000001\n", &found), [0, 0, 0, 0, 1]);
-        // Processor 33's APIC id is beyond the map, processor 1 is not in cpuinfo.
-        assert!(siblings("2,2", &found).is_empty());
+        // Processor 33's APIC id is beyond the map. Processor 1 is not in cpuinfo: its id counts as 0.
+        assert_eq!(siblings("2,2", &found), [1]);
         assert!(siblings("", &found).is_empty());
         assert!(siblings("zz", &found).is_empty());
+    }
+
+    #[test]
+    fn case_92_without_apic_ids_all_processors_have_id_0() {
+        for cpuinfo in [
+            "processor\t: 0\nBogoMIPS\t: 50.00\nCPU part\t: 0xd0c\n\nprocessor\t: 1\nBogoMIPS\t: 50.00\n",
+            "processor\t: 0\nhart\t\t: 1\nisa\t\t: rv64imafdc\n\nprocessor\t: 1\nhart\t\t: 0\n",
+            "system type\t\t: generic-loongson-machine\n\nprocessor\t\t: 0\nModel Name\t\t: Loongson-3A6000\n\nprocessor\t\t: 1\n",
+            "processor\t: 0\ncpu\t\t: POWER9, altivec supported\nclock\t\t: 3800.000000MHz\n\nprocessor\t: 1\n",
+            "",
+        ] {
+            let found = processors(cpuinfo);
+            assert_eq!(found.len(), if cpuinfo.is_empty() { 0 } else { 2 }, "{cpuinfo}");
+            assert_eq!(siblings("3", &found), [1], "{cpuinfo}");
+            assert_eq!(siblings("2", &found), [1], "{cpuinfo}");
+        }
     }
 
     #[test]

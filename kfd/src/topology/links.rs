@@ -2,7 +2,8 @@
 //! way of the CPUs between them.
 //!
 //! The weight is the sum of the direct links on the way. The type is that of the link that carries the traffic between
-//! CPUs, or of the last one to the far end. A node never has more links than there are other nodes.
+//! CPUs, or of the last one to the far end. A node that has as many links as there are other nodes gets one only to a node
+//! that it has none to: C counts links there, so that several to one node push another node out.
 
 use super::{IoLink, MemoryBank, Node};
 
@@ -21,8 +22,9 @@ pub(super) fn add_indirect(nodes: &mut [Node]) {
             for (from, to) in [(first, second), (second, first)] {
                 let Some((link_type, weight)) = indirect(nodes, from, to) else { continue };
                 let Some(node) = nodes.get_mut(from as usize) else { continue };
-                // As in C: a node without any direct link may still get indirect ones.
-                if (node.links.len() as u32) < count - 1 {
+                // As in C: a node without any direct link may still get indirect ones, and where there is room a second one.
+                let room = (node.links.len() as u32) < count - 1;
+                if room || node.links.iter().all(|link| link.node_to != to) {
                     node.links.push(IoLink { link_type, node_from: from, node_to: to, weight, ..IoLink::default() });
                 }
             }

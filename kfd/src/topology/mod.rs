@@ -35,6 +35,7 @@ mod text;
 mod tests;
 
 pub use cpu::numa_nodes;
+pub use names::vgpr_size_per_cu;
 pub use read::{AskGpu, GpuFacts, Sources, TopologyError};
 pub use text::{Properties, SyntaxError};
 
@@ -280,6 +281,11 @@ impl Topology {
     /// Reads the machine this runs on. `svm_api` false takes the SVM ioctl away from every node (`HSA_USE_SVM=0`).
     pub fn read_host(svm_api: bool) -> Result<Topology, TopologyError> {
         Topology::read(&Sources::host(svm_api))
+    }
+
+    /// Looks at the machine this runs on as [`Topology::check`] does.
+    pub fn check_host(svm_api: bool) -> Result<(), TopologyError> {
+        Topology::check(&Sources::host(svm_api))
     }
 
     /// What the memory manager's set-up wants to know of each node.

@@ -82,11 +82,11 @@ pub(super) fn version_name(id: EngineId) -> String {
     format!("GFX{:06x}", id.gfx_version())
 }
 
-/// Bytes of vector registers per compute unit.
-pub(super) fn vgpr_size_per_cu(gfx_version: u32) -> u32 {
+/// Bytes of vector registers per compute unit of a GPU, by [`EngineId::gfx_version`].
+pub fn vgpr_size_per_cu(gfx_version: u32) -> u32 {
     match gfx_version {
-        0x09_0008 | 0x09_000a | 0x09_0400..=0x09_04ff | 0x09_0500 => 0x80000,
-        0x0b_0000 | 0x0b_0001 | 0x0c_0000 | 0x0c_0001 => 0x60000,
+        0x09_0008 | 0x09_000a | 0x09_0400..=0x09_04ff | 0x09_0500 | 0x0c_0500 => 0x80000,
+        0x0b_0000 | 0x0b_0001 | 0x0b_0501 | 0x0c_0000 | 0x0c_0001 => 0x60000,
         _ => 0x40000,
     }
 }

@@ -17,6 +17,9 @@ use crate::environment::variable;
 /// How often a topology that changes while it is read is read again.
 const ATTEMPTS: u32 = 100;
 
+/// Minors of render nodes.
+const RENDER_MINORS: std::ops::RangeInclusive<u32> = 128..=255;
+
 /// Why there is no topology.
 #[derive(Debug, thiserror::Error)]
 pub enum TopologyError {
@@ -65,6 +68,13 @@ pub enum TopologyError {
     /// The kernel changed it each time it was read.
     #[error("the topology changed {ATTEMPTS} times while it was read")]
     Unsteady,
+}
+
+impl TopologyError {
+    /// Whether a file is not there.
+    fn is_missing_file(&self) -> bool {
+        matches!(self, TopologyError::File { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
 }
 
 /// What a GPU says through its render node.
@@ -147,6 +157,15 @@ impl Topology {
         }
         Err(TopologyError::Unsteady)
     }
+
+    /// Looks which nodes this process may use: what opening asks. Opens each render node.
+    ///
+    /// # Errors
+    /// A file that must be there cannot be read, or a render node does not open for another reason than `ENOENT` or `EPERM`.
+    pub fn check(sources: &Sources<'_>) -> Result<(), TopologyError> {
+        read(&sources.topology.join("system_properties"))?;
+        Reader::new(sources).find_usable().map(drop)
+    }
 }
 
 /// One attempt.
@@ -163,23 +182,20 @@ impl<'a> Reader<'a> {
     fn new(sources: &'a Sources<'a>) -> Reader<'a> {
         Reader {
             sources,
-            processors: cpu::processors(&files::read_optional(sources.cpuinfo, files::LIST)),
-            marketing: files::read_optional(sources.amdgpu_ids, files::LIST),
+            processors: BTreeMap::new(),
+            marketing: String::new(),
             usable: Vec::new(),
             gpus: BTreeMap::new(),
         }
     }
 
     fn topology(mut self, generation: u32) -> Result<Topology, TopologyError> {
+        self.processors = cpu::processors(&files::read_optional(self.sources.cpuinfo, files::LIST));
+        self.marketing = files::read_optional(self.sources.amdgpu_ids, files::LIST);
         let path = self.sources.topology.join("system_properties");
         let text = read(&path)?;
         let system = Properties::new(&path, &text);
-        let sysfs_nodes = self.count_nodes()?;
-        for sysfs_id in 0..sysfs_nodes {
-            if self.is_usable(sysfs_id)? {
-                self.usable.push(sysfs_id);
-            }
-        }
+        let sysfs_nodes = self.find_usable()?;
         let mut nodes = Vec::new();
         let mut kernel_has_all_links = false;
         for (node, &sysfs_id) in (0..).zip(&self.usable) {
@@ -213,6 +229,17 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Fills `usable`; how many nodes the kernel has.
+    fn find_usable(&mut self) -> Result<u32, TopologyError> {
+        let sysfs_nodes = self.count_nodes()?;
+        for sysfs_id in 0..sysfs_nodes {
+            if self.is_usable(sysfs_id)? {
+                self.usable.push(sysfs_id);
+            }
+        }
+        Ok(sysfs_nodes)
+    }
+
     /// Whether this process may use a node. Of a GPU that it may use, what the render node says is kept.
     fn is_usable(&mut self, sysfs_id: u32) -> Result<bool, TopologyError> {
         let path = self.path(sysfs_id, "gpu_id");
@@ -223,7 +250,7 @@ impl<'a> Reader<'a> {
         let path = self.path(sysfs_id, "properties");
         let text = read(&path)?;
         let minor = Properties::new(&path, &text).u32("drm_render_minor")?;
-        if minor == 0 {
+        if !RENDER_MINORS.contains(&minor) {
             return Err(TopologyError::RenderNode { path, minor, errno: Errno(libc::ENODEV) });
         }
         match (self.sources.gpu)(minor) {
@@ -265,12 +292,14 @@ impl<'a> Reader<'a> {
         }
         for (kind, count) in [("io_links", "io_links_count"), ("p2p_links", "p2p_links_count")] {
             for link in 0..properties.u32(count)? {
-                // No node has more links than there are other nodes.
-                if read.links.len() + 1 >= self.usable.len() {
+                let path = self.path(sysfs_id, &format!("{kind}/{link}/properties"));
+                let link = self.link(&path, node, sysfs_id);
+                // Several links can lead to one node, so there may be more links than other nodes. C reads no further than
+                // that: beyond, a count that is too high is no error.
+                if read.links.len() + 1 >= self.usable.len() && matches!(&link, Err(error) if error.is_missing_file()) {
                     break;
                 }
-                let path = self.path(sysfs_id, &format!("{kind}/{link}/properties"));
-                read.links.extend(self.link(&path, node, sysfs_id)?);
+                read.links.extend(link?);
             }
         }
         Ok((read, properties.has("p2p_links_count")))

@@ -180,9 +180,11 @@ fn other_refusals_are_errors() {
     let text = error.to_string();
     assert!(text.contains("nodes/1/properties: /dev/dri/renderD128: Permission denied"), "{text}");
     assert!(text.contains("render"), "it names the group: {text}");
-    tree.node(1, 0x5106, "simd_count 4\n", &[], [&[], &[]]);
-    let error = tree.read().unwrap_err();
-    assert!(error.to_string().contains("/dev/dri/renderD0: No such device"), "{error}");
+    for minor in [0, 1, 127, 256] {
+        tree.node(1, 0x5106, &format!("simd_count 4\ndrm_render_minor {minor}\n"), &[], [&[], &[]]);
+        let error = tree.read().unwrap_err().to_string();
+        assert!(error.contains(&format!("/dev/dri/renderD{minor}: No such device")), "{error}");
+    }
 }
 
 #[test]
@@ -322,6 +324,9 @@ fn names_come_from_the_device_or_from_the_version() {
     assert_eq!(names::vgpr_size_per_cu(0x090402), 0x80000);
     assert_eq!(names::vgpr_size_per_cu(0x0b0001), 0x60000);
     assert_eq!(names::vgpr_size_per_cu(0x0a0300), 0x40000);
+    // Case 88.
+    let sizes = [0x0b0500, 0x0b0501, 0x0b0502, 0x0c0001, 0x0c0500].map(names::vgpr_size_per_cu);
+    assert_eq!(sizes, [0x40000, 0x60000, 0x40000, 0x60000, 0x80000]);
     let list = "# 740F, 03, a comment\n1.0.0\n740F,\t02,\tFirst\n740f,\t03,\tSecond\n";
     assert_eq!(names::marketing_name(list, 0x740f, 3), "Second");
     assert_eq!(names::marketing_name(list, 0x740f, 4), "AMD Radeon Graphics");
@@ -351,6 +356,40 @@ fn a_kernel_that_reports_peer_links_is_believed() {
     tree.node(1, 0x5106, &gpu(128), &[1], [&[(0, 2, 20)], &[(2, 2, 40)]]);
     tree.node(2, 0x9c38, &gpu(129), &[1], [&[(0, 2, 20)], &[]]);
     assert_eq!(links_of(&tree), [vec![(1, 20), (2, 20)], vec![(0, 20), (2, 40)], vec![(0, 20)]]);
+}
+
+/// Links of a CPU node and `gpus` GPUs, each link to the CPU and to another GPU of the hive twice.
+fn doubled(gpus: u32, peers: u32, p2p: bool) -> Vec<Vec<u32>> {
+    let tree = Tree::new();
+    let twice = |links: Vec<(u32, u32, u32)>| links.iter().flat_map(|link| [*link, *link]).collect::<Vec<_>>();
+    tree.node(0, 0, CPU, &[0], [&twice((1..=gpus).map(|gpu| (gpu, 2, 20)).collect()), &[]]);
+    for node in 1..=gpus {
+        let others = (1..=gpus).filter(|other| *other != node).take(peers as usize).map(|other| (other, 11, 15));
+        let (to_cpu, to_peers) = (twice(vec![(0, 2, 20)]), twice(others.collect()));
+        let properties = gpu(127 + node).replace("hive_id 0", "hive_id 77");
+        let all = [to_cpu.as_slice(), to_peers.as_slice()].concat();
+        let links: [&[_]; 2] = if p2p { [&to_cpu, &to_peers] } else { [&all, &[]] };
+        tree.node(node, 0x5000 + node, &properties, &[1], links);
+    }
+    let targets = |node: &Node| node.links.iter().map(|link| link.node_to).collect();
+    tree.read().unwrap().nodes.iter().map(targets).collect()
+}
+
+#[test]
+fn case_86_several_links_to_one_node_push_no_other_out() {
+    for p2p in [false, true] {
+        assert_eq!(doubled(2, 1, p2p), [vec![1, 1, 2, 2], vec![0, 0, 2, 2], vec![0, 0, 1, 1]]);
+        let all = doubled(3, 2, p2p);
+        assert_eq!(all[1..], [vec![0, 0, 2, 2, 3, 3], vec![0, 0, 1, 1, 3, 3], vec![0, 0, 1, 1, 2, 2]]);
+    }
+    // A kernel that reports direct links only: the way to the other GPU is computed although both have links to the CPU
+    // for two.
+    let tree = Tree::new();
+    tree.node(0, 0, CPU, &[0], [&[(1, 2, 20), (1, 2, 20), (2, 2, 20), (2, 2, 20)], &[]]);
+    tree.node(1, 0x5106, &gpu(128), &[1], [&[(0, 2, 20), (0, 2, 20)], &[]]);
+    tree.node(2, 0x9c38, &gpu(129), &[1], [&[(0, 2, 20), (0, 2, 20)], &[]]);
+    let links = links_of(&tree);
+    assert_eq!(links[1..], [vec![(0, 20), (0, 20), (2, 40)], vec![(0, 20), (0, 20), (1, 40)]]);
 }
 
 #[test]

@@ -128,7 +128,8 @@ impl Buffers {
 fn share(manager: &mut ContextManager, plan: &Plan, area: &SaveArea, request: &QueueRequest) -> Result<(usize, usize)> {
     let page = manager.writer().layout().page;
     let size = page.round_up(area.total as usize).ok_or(Error::NoMemory)?;
-    let flags = MemFlags::NO_NUMA_BIND;
+    // A forked child has no queue: it does not inherit the pages.
+    let flags = MemFlags::NO_NUMA_BIND | MemFlags::NON_PAGED;
     let address = reserve(manager, size, HUGE_PAGE, HostMap::Anonymous { node: NodeId(0), flags })?;
     write_headers(address, area, request);
     let attribute = |kind, value| SvmAttribute { kind, value };

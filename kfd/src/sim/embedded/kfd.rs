@@ -153,6 +153,10 @@ unsafe impl Transport for EmbeddedKfd {
         self.machine.topology(svm_api)
     }
 
+    fn check_topology(&self, svm_api: bool) -> Result<(), TopologyError> {
+        self.machine.topology(svm_api).map(drop)
+    }
+
     fn space(&self) -> EmbeddedSpace {
         EmbeddedSpace::new(self.machine.clone())
     }

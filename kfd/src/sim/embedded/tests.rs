@@ -299,6 +299,10 @@ unsafe impl Transport for Boasting {
         self.0.topology(svm_api)
     }
 
+    fn check_topology(&self, svm_api: bool) -> Result<(), TopologyError> {
+        self.0.check_topology(svm_api)
+    }
+
     fn space(&self) -> EmbeddedSpace {
         self.0.space()
     }

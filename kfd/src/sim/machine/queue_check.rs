@@ -36,8 +36,8 @@ impl SaveArea {
             _ => (units * 40).min(8 * 512),
         };
         let vector_registers = match version {
-            90008 | 90010 | 90402 | 90500 => 0x8_0000,
-            110000 | 110001 | 120000 | 120001 => 0x6_0000,
+            90008 | 90010 | 90402 | 90500 | 120500 => 0x8_0000,
+            110000 | 110001 | 110501 | 120000 | 120001 => 0x6_0000,
             _ => 0x4_0000,
         };
         // Vector registers, scalar registers, LDS, hardware registers.

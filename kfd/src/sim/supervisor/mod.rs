@@ -31,7 +31,7 @@ use super::description::Machine;
 use super::machine::{Answer, Faults, SvmMode, World};
 use super::memfd::{self, DeviceFile};
 use super::probe;
-use super::sysfs::Tree;
+use super::sysfs::{Given, Tree};
 
 mod bus;
 mod descriptor;
@@ -90,6 +90,8 @@ pub struct Config {
     pub faults: Faults,
     /// Lists of GPUs that the kernel shows one after the other: the first when the program looks for [`NEXT`].
     pub next: Vec<Vec<GpuId>>,
+    /// Files that stand in for what the machine would show.
+    pub given: Given,
     /// Where to log.
     pub log: Option<PathBuf>,
 }
@@ -118,7 +120,8 @@ struct Supervisor {
 /// Runs `command` on the simulated machine, until it and all that it started are gone.
 pub fn run(command: Command, config: Config) -> Result<ExitStatus, Error> {
     let system = |what| move |error: io::Error| Error::System(what, error);
-    let tree = Tree::create(&config.machine).map_err(system("the topology's files"))?;
+    let mut tree = Tree::create(&config.machine).map_err(system("the topology's files"))?;
+    tree.replace(&config.given).map_err(system("the files that are given"))?;
     let janitor = Janitor::hire(tree.root()).inspect_err(|error| log::warn!("no shell to clean up: {error}")).ok();
     let journal = config.log.as_deref().map(Journal::create).transpose().map_err(system("the log"))?;
     let gpus = config.machine.gpus.len();

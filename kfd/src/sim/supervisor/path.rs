@@ -54,7 +54,7 @@ pub(crate) fn resolve(path: &str, directory: i32, task: &Task, tree: &Tree, mach
         }
         normal(&format!("{base}/{path}"))
     };
-    if !["/dev/", "/sys/", "/proc/modules"].iter().any(|ours| absolute.starts_with(ours)) {
+    if !["/dev/", "/sys/", "/proc/modules", "/proc/cpuinfo"].iter().any(|ours| absolute.starts_with(ours)) {
         return None;
     }
     if absolute == "/dev/kfd" {
