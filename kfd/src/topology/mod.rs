@@ -24,6 +24,8 @@ use hsakmt_core::manager::{Gfx, NodeFacts};
 use hsakmt_core::node::{GpuId, NodeId};
 use serde::{Deserialize, Serialize};
 
+use crate::device::RenderNode;
+
 mod cpu;
 mod files;
 mod links;
@@ -285,7 +287,8 @@ impl Topology {
 
     /// Looks at the machine this runs on as [`Topology::check`] does.
     pub fn check_host(svm_api: bool) -> Result<(), TopologyError> {
-        Topology::check(&Sources::host(svm_api))
+        let open = |minor| RenderNode::open(minor).map(|_| None);
+        Topology::check(&Sources { gpu: &open, ..Sources::host(svm_api) })
     }
 
     /// What the memory manager's set-up wants to know of each node.

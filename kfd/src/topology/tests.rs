@@ -187,6 +187,40 @@ fn other_refusals_are_errors() {
     }
 }
 
+/// What opening asks: only which nodes can be used.
+#[test]
+fn case_89_a_check_opens_each_render_node_and_reads_no_more() {
+    let tree = Tree::gfx90a();
+    tree.write("nodes/2/io_links/0/properties", "weight heavy\n");
+    let check = |answers: [Result<(), i32>; 2]| {
+        let asked = Cell::new(0);
+        let gpu = |minor: u32| {
+            asked.set(asked.get() + 1);
+            answers[minor as usize - 128].map(|()| None).map_err(Errno)
+        };
+        let nowhere = Path::new("/nowhere");
+        let sources = Sources {
+            topology: tree.root.path(),
+            system: nowhere,
+            cpuinfo: nowhere,
+            amdgpu_ids: nowhere,
+            gpu: &gpu,
+            variable: &|_| None,
+            svm_api: true,
+        };
+        (Topology::check(&sources).map_err(|error| error.to_string()), asked.get())
+    };
+    assert_eq!(check([Ok(()), Ok(())]), (Ok(()), 2));
+    assert_eq!(check([Err(libc::ENOENT), Err(libc::EPERM)]), (Ok(()), 2));
+    for errno in [libc::EACCES, libc::EMFILE] {
+        let (refused, asked) = check([Err(errno), Ok(())]);
+        assert!(refused.unwrap_err().contains("nodes/1/properties: /dev/dri/renderD128: "));
+        assert_eq!(asked, 1);
+    }
+    std::fs::remove_file(tree.root.path().join("system_properties")).unwrap();
+    assert!(check([Ok(()), Ok(())]).0.unwrap_err().contains("system_properties: No such file"));
+}
+
 #[test]
 fn errors_name_file_and_line() {
     let tree = Tree::gfx90a();
