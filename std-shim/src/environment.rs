@@ -55,6 +55,7 @@ pub(crate) fn at_open(kfd_minor: u32, secondary: bool) -> Opened {
         zfb: text("HSA_ZFB").is_some_and(|value| atoi(&value) != 0),
         kfd_minor,
         secondary,
+        reserves_host: cfg!(not(feature = "abi-6-2-4")),
     }
 }
 

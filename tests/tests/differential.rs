@@ -34,7 +34,7 @@ use std::path::{Path, PathBuf};
 
 use compare::{Agreement, Difference, compare};
 use hsakmt_tests::debian_13;
-use hsakmt_tests::install::{prefix, target_folder, workspace};
+use hsakmt_tests::install::{Abi, prefix, prefix_of, target_folder, workspace};
 use hsakmt_tests::sim;
 use player::{Player, Side, Version, build};
 use proptest::strategy::{Strategy, ValueTree};
@@ -140,13 +140,15 @@ struct Libraries {
 
 fn libraries(folder: &Path, reference: Option<&Path>) -> Libraries {
     let source = workspace().join("tests/differential");
-    let subject = setting("HSAKMT_SUBJECT_PREFIX").map_or_else(prefix, PathBuf::from);
     let side = |name: &str, prefix: Option<&Path>| {
         let program = folder.join(name);
         let version = build(&source, prefix, &program).unwrap_or_else(|said| panic!("{name}: {said}"));
         (Side { program, library: prefix.map(|prefix| prefix.join("lib")) }, version)
     };
     let (theirs, version) = side("theirs", reference);
+    // Debian 13's programs get ours with its interface, and with what goes with that.
+    let built = || if version == Version::Of6_2_4 { prefix_of(Abi::Of6_2_4) } else { prefix() };
+    let subject = setting("HSAKMT_SUBJECT_PREFIX").map_or_else(built, PathBuf::from);
     let (ours, _) = side("ours", Some(&subject));
     let simulator = setting("HSAKMT_SUBJECT_SIMULATOR").map_or_else(|| sim::kfd_sim().to_owned(), PathBuf::from);
     Libraries { theirs, ours, version, simulator }

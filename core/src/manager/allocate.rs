@@ -46,6 +46,12 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         Ok(())
     }
 
+    /// Whether an allocation that prefers a GPU is that GPU's memory; else it is memory of the host.
+    pub(super) fn is_device_memory(&self, gpu: GpuId, flags: MemFlags) -> bool {
+        let device = gpu != GpuId::NONE && flags.contains(MemFlags::NON_PAGED);
+        device && !self.opened.zfb && !flags.contains(MemFlags::GTT_ACCESS)
+    }
+
     /// Makes memory, or an address, or memory without an address. `alignment` 0 asks for nothing special; `at` counts
     /// with [`MemFlags::FIXED_ADDRESS`] only.
     #[doc(alias = "hsaKmtAllocMemory")]
@@ -74,10 +80,11 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
             return self.allocate_scratch(gpu, size, at);
         }
         let size = self.page().round_up(size).ok_or(Error::NoMemory)?;
-        let vram = gpu != GpuId::NONE && flags.contains(MemFlags::NON_PAGED);
-        if !vram || self.opened.zfb || flags.contains(MemFlags::GTT_ACCESS) {
+        if !self.is_device_memory(gpu, flags) {
             let mut flags = flags;
-            flags.set(MemFlags::COARSE_GRAIN, flags.contains(MemFlags::COARSE_GRAIN) || (vram && self.opened.zfb));
+            if self.opened.zfb && gpu != GpuId::NONE && flags.contains(MemFlags::NON_PAGED) {
+                flags.insert(MemFlags::COARSE_GRAIN);
+            }
             return self.allocate_host(gpu, node, size, alignment, flags, at);
         }
         if flags.contains(MemFlags::ONLY_ADDRESS) {

@@ -29,11 +29,13 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         at: Option<usize>,
     ) -> Result<usize> {
         self.reserve_birth()?;
+        let reserve = self.opened.reserves_host || self.is_device_memory(gpu, flags);
+        let only_address = reserve && flags.contains(MemFlags::ONLY_ADDRESS);
         if !self.machine.dgpu {
             if alignment != 0 || at.is_some() {
                 return Err(Error::Failed);
             }
-            return self.host_of_apu(size, flags);
+            return self.host_of_apu(size, flags, only_address);
         }
         let gpu = if gpu == GpuId::NONE { self.machine.first().ok_or(Error::Failed)?.id } else { gpu };
         let node = if flags.contains(MemFlags::GTT_ACCESS) { NodeId(0) } else { node };
@@ -42,7 +44,7 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         let whole = if twice { size.checked_mul(2).ok_or(Error::Failed)? } else { size };
         self.reserve_area(aperture)?;
         let range = self.take(aperture, whole, alignment, at).map_err(|_| Error::Failed)?;
-        let (kind, node, entry) = if flags.contains(MemFlags::ONLY_ADDRESS) {
+        let (kind, node, entry) = if only_address {
             (PointerType::ReservedAddress, NodeId(0), Entry::default())
         } else {
             match self.back_host(gpu, node, &range, size, flags) {
@@ -87,9 +89,8 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         Ok(Entry { handles, ioc, gpu, ..Entry::default() })
     }
 
-    fn host_of_apu(&mut self, size: usize, flags: MemFlags) -> Result<usize> {
+    fn host_of_apu(&mut self, size: usize, flags: MemFlags, only_address: bool) -> Result<usize> {
         let range = self.take_host(size, self.page().bytes(), flags).map_err(|_| Error::Failed)?;
-        let only_address = flags.contains(MemFlags::ONLY_ADDRESS);
         let kind = if only_address { PointerType::ReservedAddress } else { PointerType::Allocated };
         let birth = Birth {
             cpu: if only_address { 0 } else { range.start() },

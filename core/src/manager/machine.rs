@@ -68,11 +68,14 @@ pub struct Opened {
     pub kfd_minor: u32,
     /// A secondary context: the kernel refuses it the SVM ioctl and userptr buffers.
     pub secondary: bool,
+    /// [`MemFlags::ONLY_ADDRESS`](crate::flags::MemFlags::ONLY_ADDRESS) counts in host memory, as it always does in device
+    /// memory. C libraries before 2025 give memory there.
+    pub reserves_host: bool,
 }
 
 impl Default for Opened {
     fn default() -> Opened {
-        Opened { use_svm: true, zfb: false, kfd_minor: u32::MAX, secondary: false }
+        Opened { use_svm: true, zfb: false, kfd_minor: u32::MAX, secondary: false, reserves_host: true }
     }
 }
 

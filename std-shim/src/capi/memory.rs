@@ -135,8 +135,6 @@ fn allocate(
     address: InOut<*mut c_void>,
 ) -> Result<()> {
     let (size, alignment, flags) = (size as usize, alignment as usize, MemFlags::from_bits_retain(flags.Value));
-    // The older C libraries do not look at this flag: addresses that are reserved have memory there.
-    let flags = if cfg!(feature = "abi-6-2-4") { flags.difference(MemFlags::ONLY_ADDRESS) } else { flags };
     opened(context)?.manage(|manager| {
         let at = address.get().map(|at| at.addr());
         manager.check_allocation(node, size, alignment, flags, at)?;

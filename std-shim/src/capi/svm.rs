@@ -50,9 +50,10 @@ twins! {
 
     /// Whether XNACK is on.
     fn hsaKmtGetXNACKMode, hsaKmtGetXNACKModeCtx(context, enable: Out<i32>) {
-        let context = opened(context)?;
         let mut place = enable.required()?;
-        place.set(context.xnack_mode(None)?);
+        // What a refused call leaves.
+        place.set(-1);
+        place.set(opened(context)?.xnack_mode(None)?);
         Ok(())
     }
 
