@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Packages of other Debian releases, fetched and unpacked into a folder: the system, its sources and its lists stay as they are.
 # For the scripts beside it, which source it.
 
@@ -26,7 +27,7 @@ debian_apt() { # FOLDER TOOL ARGUMENT...
     "$2" -q -o Dir::Etc::sourcelist="$1/sources.list" -o Dir::Etc::sourceparts=/dev/null -o Dir::State::lists="$1/lists" \
         -o Dir::Etc::preferences="$1/preferences" -o Dir::Etc::preferencesparts=/dev/null -o Dir::State::status="$1/status" \
         -o Dir::Cache="$1" -o Dir::Cache::archives=archives -o APT::Sandbox::User=root -o APT::Install-Recommends=false \
-        -o Acquire::Languages=none "${@:3}"
+        -o APT::Architecture=amd64 -o APT::Architectures=amd64 -o Acquire::Languages=none -o Acquire::http::Timeout=30 -o Acquire::Retries=1 "${@:3}"
 }
 
 # Unpacks packages, with all that they need, into FOLDER/NAME. No script of theirs runs.

@@ -1,19 +1,16 @@
 //! Debian 13's libhsakmt 6.2.4 on any Debian: fetched with its libc into the target folder, and nothing of it installed.
 //!
-//! In: apt's servers. Out: a prefix of header, library, what it is linked to, and the dynamic linker to start a program with. The
-//! lists of packages are its own, so that apt's are not touched. What never happens: a fetch when the prefix is there.
+//! In: a Debian mirror. Out: a prefix of header, library, what it is linked to, and the dynamic linker to start a program with. The
+//! fetching is `tests/debian.sh`'s. What never happens: a fetch when the prefix is there.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::install::target_folder;
+use crate::install::{target_folder, workspace};
 
 /// What is fetched: the header and the library, what that is linked to.
 const PACKAGES: [&str; 6] = ["libhsakmt-dev", "libhsakmt1", "libc6", "libdrm2", "libdrm-amdgpu1", "libnuma1"];
-
-const SOURCES: &str = "Types: deb\nURIs: http://deb.debian.org/debian\nSuites: trixie\nComponents: main\n\
-     Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg\n";
 
 /// The prefix; or why there is none.
 pub fn prefix() -> Result<PathBuf, String> {
@@ -36,38 +33,10 @@ pub fn prefix() -> Result<PathBuf, String> {
 
 /// Downloads the packages and takes them apart, into `folder/root`.
 fn fetch(folder: &Path) -> Result<(), String> {
-    let failed = |error: std::io::Error| format!("Debian 13's packages: {error}");
-    let _ = fs::remove_dir_all(folder.join("root"));
-    for name in ["lists/partial", "cache/archives/partial", "packages", "root"] {
-        fs::create_dir_all(folder.join(name)).map_err(failed)?;
-    }
-    fs::write(folder.join("trixie.sources"), SOURCES).map_err(failed)?;
-    let apt = |arguments: &[&str]| {
-        let mut apt = Command::new("apt-get");
-        for (option, name) in
-            [("Dir::Etc::sourcelist", "trixie.sources"), ("Dir::State::lists", "lists"), ("Dir::Cache", "cache")]
-        {
-            apt.arg("-o").arg(format!("{option}={}", folder.join(name).display()));
-        }
-        for option in [
-            "Dir::Etc::sourceparts=/dev/null",
-            "Dir::State::status=/dev/null",
-            "APT::Architecture=amd64",
-            "APT::Architectures=amd64",
-            "APT::Sandbox::User=",
-            "Acquire::http::Timeout=30",
-            "Acquire::Retries=1",
-        ] {
-            apt.args(["-o", option]);
-        }
-        run(apt.arg("-q").args(arguments).current_dir(folder.join("packages")))
-    };
-    apt(&["update"])?;
-    apt(&[&["download"][..], &PACKAGES].concat())?;
-    for package in fs::read_dir(folder.join("packages")).map_err(failed)? {
-        run(Command::new("dpkg-deb").arg("-x").arg(package.map_err(failed)?.path()).arg(folder.join("root")))?;
-    }
-    Ok(())
+    let script = r#". "$1" && debian_lists "$2" trixie && debian_packages "$2" root "${@:3}""#;
+    let mut bash = Command::new("bash");
+    bash.args(["-c", script, "bash"]).arg(workspace().join("tests/debian.sh")).arg(folder);
+    run(bash.args(PACKAGES))
 }
 
 /// Copies what a program needs out of `folder/root`.
@@ -95,6 +64,6 @@ fn run(command: &mut Command) -> Result<(), String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.output().map_err(|error| format!("{name}: {error}"))?;
     let said = String::from_utf8_lossy(&output.stderr);
-    let last = said.lines().rfind(|line| line.starts_with("E:")).unwrap_or("it failed");
+    let last = said.lines().rfind(|line| line.starts_with("E:")).or(said.lines().last()).unwrap_or("it failed");
     if output.status.success() { Ok(()) } else { Err(format!("{name}: {last}")) }
 }
