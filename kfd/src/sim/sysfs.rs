@@ -201,6 +201,25 @@ impl Tree {
         self.file("/proc/modules", &format!("amdgpu 9437184 2 - Live 0x0000000000000000\n{host}"))
     }
 
+    /// The versions of a GPU's blocks, as far as a driver that makes its own packets asks for them.
+    fn write_blocks(&self, device: &str, gfx: u32) -> io::Result<()> {
+        const GC: u32 = 11;
+        const SDMA0: u32 = 42;
+        const NBIF: u32 = 108;
+        let [gc, sdma, nbif] = match gfx {
+            90010 => [[9, 4, 2], [4, 4, 0], [7, 4, 4]],
+            90402 => [[9, 4, 3], [4, 4, 2], [7, 9, 0]],
+            110000 => [[11, 0, 0], [6, 0, 0], [4, 3, 0]],
+            _ => return Ok(()),
+        };
+        for (block, version) in [(GC, gc), (SDMA0, sdma), (NBIF, nbif)] {
+            for (name, number) in ["major", "minor", "revision"].iter().zip(version) {
+                self.file(&format!("{device}/ip_discovery/die/0/{block}/0/{name}"), &format!("{number}\n"))?;
+            }
+        }
+        Ok(())
+    }
+
     fn write_device(&self, machine: &Machine, index: usize) -> io::Result<()> {
         let Some(gpu) = machine.gpus.get(index) else { return Ok(()) };
         let (address, minor) = (pci_address(index), Machine::render_minor(index));
@@ -217,6 +236,7 @@ impl Tree {
         );
         self.file(&format!("{device}/uevent"), &uevent)?;
         self.link(&format!("{device}/subsystem"), "../../../bus/pci")?;
+        self.write_blocks(&device, gpu.gfx_target_version)?;
         for (name, number) in [(format!("card{index}"), index as u32), (format!("renderD{minor}"), minor)] {
             let node = format!("{device}/drm/{name}");
             self.file(&format!("{node}/dev"), &format!("{DRM_MAJOR}:{number}\n"))?;
@@ -335,7 +355,7 @@ fn properties(machine: &Machine, node: u32, gpu: Option<&Gpu>, banks: u32, links
         ("p2p_links_count", 0),
         ("cpu_core_id_base", 0),
         ("simd_id_base", of_gpu(&|_| 0x8000_1000)),
-        ("max_waves_per_simd", of_gpu(&|_| 8)),
+        ("max_waves_per_simd", of_gpu(&|gpu| if gpu.gfx_target_version < 100000 { 8 } else { 16 })),
         ("lds_size_in_kb", of_gpu(&|_| 64)),
         ("gds_size_in_kb", 0),
         ("num_gws", of_gpu(&|gpu| gpu.gws().into())),
