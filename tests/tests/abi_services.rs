@@ -50,3 +50,28 @@ fn waits_hold_nothing_up_and_outlast_a_close() {
         succeed(&mut sim::under(&["--preset", preset, "--svm", "off"], &program));
     }
 }
+
+#[test]
+fn threads_and_children_do_all_at_once() {
+    const NAME: &str = "abi_services::threads_and_children_do_all_at_once";
+    const CHILDREN: usize = 10;
+    if let Some(reason) = sim::unavailable() {
+        return sim::skip(NAME, &reason);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (program, log) = (folder.path().join("all_at_once"), folder.path().join("log"));
+    build_with(&prefix(), Link::Shared, &["-Wall", "-Werror", "-pthread"], &[&source("all_at_once.c")], &program);
+    for preset in ["gfx90a", "gfx1100", "gfx942"] {
+        succeed(&mut sim::under(&["--preset", preset, "--log", log.to_str().unwrap()], &program));
+        let calls = std::fs::read_to_string(&log).unwrap();
+        let done = |call: &str| {
+            let name = format!("\"call\":\"{call}\"");
+            calls.lines().filter(|line| line.contains(&name) && line.contains("\"result\":\"ok\"")).count()
+        };
+        assert!(done("create_queue") > 100, "{preset}: {} queues", done("create_queue"));
+        assert_eq!(done("create_queue"), done("destroy_queue"), "{preset}: queues");
+        assert_eq!(done("create_event"), done("destroy_event"), "{preset}: events");
+        // Each process keeps its event page as long as it lives.
+        assert_eq!(done("map"), done("unmap") + 1 + CHILDREN, "{preset}: mappings");
+    }
+}
