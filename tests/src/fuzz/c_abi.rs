@@ -5,6 +5,7 @@
 //! caught one; each status is one of the table; nothing beside an answer is written; a call that fails changes nothing;
 //! what C is told of an address is what Rust is told; in the end the kernel holds nothing.
 
+mod events;
 mod nodes;
 
 use std::cell::Cell;
@@ -42,7 +43,7 @@ pub fn run(bytes: &[u8]) {
     count_panics();
     let mut input = Input::new(bytes);
     let bench = Bench::open(&mut input);
-    let mut calls = Calls { bench, known: Vec::new(), files: Vec::new(), handles: Vec::new() };
+    let mut calls = Calls { bench, known: Vec::new(), files: Vec::new(), handles: Vec::new(), events: Vec::new() };
     let mut steps = 0;
     while input.more() && steps < MOST_STEPS {
         calls.step(&mut input);
@@ -70,6 +71,8 @@ struct Calls {
     known: Vec<usize>,
     files: Vec<OwnedFd>,
     handles: Vec<[u32; 8]>,
+    /// Addresses of events.
+    events: Vec<usize>,
 }
 
 /// What was called, and what it said.
@@ -90,7 +93,8 @@ impl Calls {
             21..24 => self.share(channel, input),
             24..26 => self.import(channel, input),
             26..28 => self.attributes(channel, input),
-            28..30 => topology(channel, input),
+            28 => topology(channel, input),
+            29 => self.with_events(channel, input),
             30 => refused(channel, input),
             _ => self.life(input),
         };

@@ -5,7 +5,7 @@
 //! others; what is written outside of it altogether the address sanitizer notices.
 
 use std::ffi::c_void;
-use std::ptr::null_mut;
+use std::ptr::{null_mut, with_exposed_provenance_mut};
 
 use hsakmt::ctypes::*;
 
@@ -19,6 +19,15 @@ pub(super) struct Place<T>(*mut T);
 impl<T> Place<T> {
     pub(super) fn null() -> Place<T> {
         Place(null_mut())
+    }
+
+    /// What an entry has given.
+    pub(super) fn at(address: usize) -> Place<T> {
+        Place(with_exposed_provenance_mut(address))
+    }
+
+    pub(super) fn is_null(&self) -> bool {
+        self.0.is_null()
     }
 }
 
@@ -126,13 +135,26 @@ plain! {
     fn hsaKmtCloseSecondaryKFDCtx(context: *const c_void);
     fn hsaKmtGetVersion(version: Place<HsaVersionInfo>);
     fn hsaKmtSetMemoryPolicy(node: u32, policy: u32, alternate: u32, address: usize, size: u64);
-    fn hsaKmtDestroyEvent(event: Place<HsaEvent>);
     fn hsaKmtDestroyQueue(queue: u64);
     fn hsaKmtGetQueueInfo(queue: u64, info: Place<HsaQueueInfo>);
     fn hsaKmtProcessVMRead(pid: u32, local: usize, count: u64, remote: usize, remotes: u64, copied: usize);
 }
 
 pairs! {
+    fn make_event = hsaKmtCreateEvent, hsaKmtCreateEventCtx(
+        wanted: Place<HsaEventDescriptor>, manual: u8, set: u8, event: Place<usize>,
+    );
+    fn end_event = hsaKmtDestroyEvent, hsaKmtDestroyEventCtx(event: Place<HsaEvent>);
+    fn set_event = hsaKmtSetEvent, hsaKmtSetEventCtx(event: Place<HsaEvent>);
+    fn reset_event = hsaKmtResetEvent, hsaKmtResetEventCtx(event: Place<HsaEvent>);
+    fn query_event = hsaKmtQueryEventState, hsaKmtQueryEventStateCtx(event: Place<HsaEvent>);
+    fn wait_event = hsaKmtWaitOnEvent, hsaKmtWaitOnEventCtx(event: Place<HsaEvent>, time: u32);
+    fn wait_event_age = hsaKmtWaitOnEvent_Ext, hsaKmtWaitOnEvent_ExtCtx(
+        event: Place<HsaEvent>, time: u32, age: Place<u64>,
+    );
+    fn wait_events = hsaKmtWaitOnMultipleEvents, hsaKmtWaitOnMultipleEventsCtx(
+        events: Place<usize>, count: u32, all: u8, time: u32,
+    );
     fn acquire = hsaKmtAcquireSystemProperties, hsaKmtAcquireSystemPropertiesCtx(answer: Place<HsaSystemProperties>);
     fn release = hsaKmtReleaseSystemProperties, hsaKmtReleaseSystemPropertiesCtx();
     fn node = hsaKmtGetNodeProperties, hsaKmtGetNodePropertiesCtx(node: u32, answer: Place<HsaNodeProperties>);

@@ -105,13 +105,12 @@ fn tiling(channel: Channel, node: u32, input: &mut Input<'_>) -> Said {
     ("GetTileConfig", said)
 }
 
-/// What is refused here: other machines' policies, no event, queues that are none, what is not done.
+/// What is refused here: other machines' policies, queues that are none, what is not done.
 pub(super) fn refused(channel: Channel, input: &mut Input<'_>) -> Said {
     let (at, many) = (input.hostile(), input.word());
     let said = match input.below(9) {
         0 => return failed("SetMemoryPolicy", entries::hsaKmtSetMemoryPolicy(node(input), many as u32, 7, at, many)),
-        1 => return failed("DestroyEvent", entries::hsaKmtDestroyEvent(Place::null())),
-        2 => return failed("DestroyQueue", entries::hsaKmtDestroyQueue(many)),
+        1 | 2 => return failed("DestroyQueue", entries::hsaKmtDestroyQueue(many)),
         3 => {
             let mut room = Room::new::<HsaQueueInfo>(1, input.below(8));
             let place = if input.once_in(4) { Place::null() } else { room.place() };
