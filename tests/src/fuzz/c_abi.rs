@@ -50,6 +50,7 @@ pub fn run(bytes: &[u8]) {
         steps += 1;
     }
     calls.files.clear();
+    calls.keep_events();
     calls.bench.close();
 }
 
