@@ -46,7 +46,7 @@ pub(super) struct Run {
 impl Board {
     /// `Err`: what is missing.
     pub(super) fn find(program: PathBuf) -> Result<Board, String> {
-        for tool in [RUSTC, CARGO, "arm-none-eabi-ld", "arm-none-eabi-nm", "arm-none-eabi-objdump", "qemu-system-arm"] {
+        for tool in [RUSTC, CARGO, "arm-none-eabi-ld", "qemu-system-arm"] {
             said(Command::new(tool).arg("--version")).map_err(|_| format!("no {tool}"))?;
         }
         let root = said(Command::new(RUSTC).args(["--print", "sysroot"]))?;

@@ -1,10 +1,13 @@
 //! How large the machine code is: of the whole program by section, and of one function with everything it calls.
+//!
+//! In: an ELF file linked with `--emit-relocs`. Each reference from one function to another has a relocation, so that no
+//! instruction needs to be decoded.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::Command;
 
-use super::board::said;
+use object::elf::{SHF_ALLOC, SHF_WRITE};
+use object::{File, Object, ObjectSection, ObjectSymbol, RelocationTarget, SectionFlags, SectionKind, SymbolKind};
 
 /// A function and what it calls.
 pub(super) struct Reachable {
@@ -13,73 +16,71 @@ pub(super) struct Reachable {
     pub(super) parts: Vec<String>,
 }
 
-/// Code and constants, initial values, and zeroed memory (which holds a static registry), in bytes.
-pub(super) fn sections(program: &Path) -> Result<impl Iterator<Item = (&'static str, f64)>, String> {
-    let text = said(Command::new("arm-none-eabi-size").arg(program))?;
-    let sizes: Vec<f64> =
-        text.lines().nth(1).unwrap_or("").split_whitespace().map_while(|size| size.parse().ok()).collect();
-    if sizes.len() < 3 {
-        return Err(format!("arm-none-eabi-size says: {text}"));
-    }
-    Ok(["text", "data", "bss"].into_iter().zip(sizes))
-}
+/// A program's file, in memory.
+pub(super) struct Program(Vec<u8>);
 
-/// All that can run when `function` is called. A panic in it is an error: a look-up has none.
-pub(super) fn reachable(program: &Path, function: &str) -> Result<Reachable, String> {
-    let listing =
-        said(Command::new("arm-none-eabi-objdump").args(["--disassemble", "--no-show-raw-insn"]).arg(program))?;
-    let symbols = said(Command::new("arm-none-eabi-nm").args(["--print-size", "--defined-only"]).arg(program))?;
-    let sizes: BTreeMap<&str, u64> = symbols.lines().filter_map(size).collect();
-    let calls = calls(&listing);
-    let mut seen = BTreeSet::from([function]);
-    let mut open = vec![function];
-    while let Some(here) = open.pop() {
-        for callee in calls.get(here).into_iter().flatten() {
-            if seen.insert(callee) {
-                open.push(callee);
+impl Program {
+    pub(super) fn read(path: &Path) -> Result<Program, String> {
+        std::fs::read(path).map(Program).map_err(|error| format!("{}: {error}", path.display()))
+    }
+
+    fn file(&self) -> Result<File<'_>, String> {
+        File::parse(&*self.0).map_err(|error| format!("the program: {error}"))
+    }
+
+    /// Code and constants, initial values, and zeroed memory (which holds a static registry), in bytes.
+    pub(super) fn sections(&self) -> Result<[(&'static str, f64); 3], String> {
+        let [mut text, mut data, mut bss] = [0; 3];
+        for section in self.file()?.sections() {
+            match section.flags() {
+                SectionFlags::Elf { sh_flags, .. } if !sh_flags.contains(SHF_ALLOC) => {}
+                SectionFlags::Elf { sh_flags, .. } if !sh_flags.contains(SHF_WRITE) => text += section.size(),
+                _ if section.kind() == SectionKind::UninitializedData => bss += section.size(),
+                _ => data += section.size(),
             }
         }
+        Ok([("text", text as f64), ("data", data as f64), ("bss", bss as f64)])
     }
-    if let Some(panic) = seen.iter().find(|name| name.contains("panic")) {
-        return Err(format!("{function} can reach {panic}"));
-    }
-    let size = |name: &&str| sizes.get(name).copied().ok_or_else(|| format!("{name} has no size"));
-    let bytes = seen.iter().map(size).sum::<Result<u64, String>>()?;
-    let parts = seen.iter().map(|name| format!("{} {}", plain(name), sizes.get(name).unwrap_or(&0))).collect();
-    Ok(Reachable { bytes: bytes as f64, parts })
-}
 
-/// `address size type name` -> name, size.
-fn size(line: &str) -> Option<(&str, u64)> {
-    let mut fields = line.split_whitespace();
-    let size = u64::from_str_radix(fields.nth(1)?, 16).ok()?;
-    Some((fields.nth(1)?, size))
-}
-
-/// Whom each function calls or jumps to, by a disassembly: `address <name>:` begins one, `... <other>` or `... <other+0x4>`
-/// is a branch.
-fn calls(listing: &str) -> BTreeMap<&str, BTreeSet<&str>> {
-    let mut calls: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    let mut here = "";
-    for line in listing.lines() {
-        let Some((before, rest)) = line.split_once('<') else { continue };
-        let Some((name, after)) = rest.split_once('>') else { continue };
-        if after == ":" {
-            here = name;
-        } else if is_branch(before) {
-            let name = name.split('+').next().unwrap_or(name);
-            if name != here {
-                calls.entry(here).or_default().insert(name);
+    /// All functions that can run when `function` is called, by their references to each other. A panic among them is an
+    /// error: a look-up has none.
+    pub(super) fn reachable(&self, function: &str) -> Result<Reachable, String> {
+        let file = self.file()?;
+        // An odd address says Thumb; the code is at the even one.
+        let is_code = |symbol: &object::Symbol<'_, '_>| symbol.kind() == SymbolKind::Text && symbol.is_definition();
+        let functions: BTreeMap<u64, _> = (file.symbols().filter(is_code))
+            .map(|symbol| (symbol.address() & !1, (symbol.name().unwrap_or("?"), symbol.size())))
+            .collect();
+        let relocations: BTreeMap<u64, RelocationTarget> = (file.sections())
+            .filter(|section| section.kind() == SectionKind::Text)
+            .flat_map(|section| section.relocations().map(|(place, relocation)| (place, relocation.target())))
+            .collect();
+        if relocations.is_empty() {
+            return Err("the program was linked without --emit-relocs".to_owned());
+        }
+        let start = functions.iter().find(|(_, (name, _))| *name == function);
+        let (start, _) = start.ok_or_else(|| format!("the program has no {function}"))?;
+        let (mut seen, mut open) = (BTreeMap::new(), vec![*start]);
+        while let Some(address) = open.pop() {
+            let (name, size) = *functions.get(&address).ok_or_else(|| format!("no function begins at {address:#x}"))?;
+            if name.contains("panic") {
+                return Err(format!("{function} can reach {name}"));
+            }
+            if seen.insert(address, (name, size)).is_some() {
+                continue;
+            }
+            for (place, target) in relocations.range(address..address + size) {
+                let RelocationTarget::Symbol(index) = target else { continue };
+                let symbol = file.symbol_by_index(*index).map_err(|error| format!("{name}, at {place:#x}: {error}"))?;
+                if is_code(&symbol) {
+                    open.push(symbol.address() & !1);
+                }
             }
         }
+        let bytes: u64 = seen.values().map(|(_, size)| size).sum();
+        let parts = seen.values().map(|(name, size)| format!("{} {size}", plain(name))).collect();
+        Ok(Reachable { bytes: bytes as f64, parts })
     }
-    calls
-}
-
-/// Whether what stands before the name is a branch (`490a: bl 4a60`), not a load of a constant.
-fn is_branch(before: &str) -> bool {
-    let word = before.split_whitespace().nth(1).unwrap_or("");
-    word.starts_with('b') || word.starts_with("cb")
 }
 
 /// A mangled name's last few words: enough to know it by.
@@ -92,26 +93,57 @@ fn plain(name: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bare::board::said;
+    use std::process::Command;
+
+    const SOURCE: &str = "
+        int zeroed[100], value = 7;
+        __attribute__((noinline)) int leaf(int x) { return x * zeroed[x]; }
+        __attribute__((noinline)) int panic_here(int x) { return x / value; }
+        int (*volatile hidden)(int);
+        int outer(int x) { hidden = leaf; return hidden(x) + 1; }
+        int wrong(int x) { return panic_here(x) + 1; }
+        int alone(int x) { return x + 1; }
+    ";
+
+    fn program(flags: &[&str]) -> Program {
+        let folder = tempfile::tempdir().unwrap();
+        let (source, binary) = (folder.path().join("program.c"), folder.path().join("program"));
+        std::fs::write(&source, SOURCE).unwrap();
+        let mut cc = Command::new("cc");
+        cc.args(["-O2", "-ffunction-sections", "-fno-pic", "-no-pie", "-static", "-nostdlib", "-Wl,-e,outer"]);
+        said(cc.args(flags).arg(source).arg("-o").arg(&binary)).unwrap();
+        Program::read(&binary).unwrap()
+    }
 
     #[test]
-    fn a_disassembly_says_who_calls_whom() {
-        let listing = "\
-00000400 <outer>:
-     400:\tbl\t410 <inner>
-     404:\tcbz\tr0, 402 <outer+0x2>
-     406:\tldr\tr0, [pc, #8]\t; (410 <table>)
-     408:\tb.w\t418 <tail+0x4>
+    fn a_function_reaches_what_it_calls_and_what_it_points_to() {
+        let program = program(&["-Wl,--emit-relocs"]);
+        let names = |function| {
+            let parts = program.reachable(function).unwrap().parts;
+            let mut names: Vec<_> = parts.iter().map(|part| part.split(' ').next().unwrap().to_owned()).collect();
+            names.sort();
+            names
+        };
+        assert_eq!(names("outer"), ["leaf", "outer"]);
+        assert_eq!(names("alone"), ["alone"]);
+        let [leaf, outer] = ["leaf", "outer"].map(|function| program.reachable(function).unwrap().bytes);
+        assert!(leaf > 0.0 && outer > leaf, "{leaf} {outer}");
+        assert_eq!(program.reachable("wrong").err().unwrap(), "wrong can reach panic_here");
+        assert_eq!(program.reachable("nothing").err().unwrap(), "the program has no nothing");
+        let [text, data, bss] = program.sections().unwrap().map(|(_, bytes)| bytes);
+        assert!(text >= outer && data >= 4.0 && bss >= 400.0, "{text} {data} {bss}");
+    }
 
-00000410 <inner>:
-     410:\tbx\tlr
-";
-        let calls = calls(listing);
-        assert_eq!(calls.get("outer").unwrap().iter().collect::<Vec<_>>(), [&"inner", &"tail"]);
-        assert!(!calls.contains_key("inner"));
-        assert_eq!(size("0000490a 00000156 t name"), Some(("name", 0x156)));
-        assert_eq!(
-            plain("_RNvMNtCsakrpjgDHO1D_11hsakmt_core6lookupNtNtB4_8snapshot8Snapshot13query_pointer"),
-            "query_pointer"
-        );
+    #[test]
+    fn without_relocations_nothing_is_said() {
+        let refused = program(&[]).reachable("alone").err().unwrap();
+        assert_eq!(refused, "the program was linked without --emit-relocs");
+    }
+
+    #[test]
+    fn a_mangled_name_is_known_by_its_end() {
+        let mangled = "_RNvMNtCsakrpjgDHO1D_11hsakmt_core6lookupNtNtB4_8snapshot8Snapshot13query_pointer";
+        assert_eq!(plain(mangled), "query_pointer");
     }
 }

@@ -16,6 +16,7 @@ use clap::Parser;
 use crate::expected::Numbers;
 use crate::{Gate, package};
 use board::{Board, Run};
+use code::Program;
 
 /// Runs the core on a simulated Cortex-M4 and compares its sizes with the expected ones.
 ///
@@ -71,8 +72,9 @@ fn run(arguments: &Arguments) -> Result<bool, String> {
         }
         let printed = numbers(&run).filter(|(name, _)| !NOT_SIZES.contains(name));
         sizes.extend(printed.map(|(name, number)| (format!("{variant}/{name}"), number)));
-        sizes.extend(code::sections(&run.program)?.map(|(name, bytes)| (format!("{variant}/{name}"), bytes)));
-        let query = code::reachable(&run.program, "measured_query_pointer")?;
+        let program = Program::read(&run.program)?;
+        sizes.extend(program.sections()?.map(|(name, bytes)| (format!("{variant}/{name}"), bytes)));
+        let query = program.reachable("measured_query_pointer")?;
         println!("query-pointer is made of: {}", query.parts.join(", "));
         sizes.insert(format!("{variant}/query-pointer-text"), query.bytes);
     }
