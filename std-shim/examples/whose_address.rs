@@ -7,6 +7,7 @@ use std::thread;
 
 use hsakmt::Context;
 use hsakmt::backend::Backend;
+use hsakmt::reason::Reason;
 use hsakmt_core::error::{Error, Result};
 use hsakmt_core::flags::MemFlags;
 use hsakmt_core::info::PointerType;
@@ -21,14 +22,14 @@ fn main() -> std::process::ExitCode {
     match run(Context::primary()) {
         Ok(()) => std::process::ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("whose_address: {error:?}");
+            eprintln!("whose_address: {error}");
             std::process::ExitCode::FAILURE
         }
     }
 }
 
-fn run(context: Context) -> Result<()> {
-    context.open_with(channel)?;
+fn run(context: Context) -> Result<(), Reason> {
+    context.try_open_with(channel)?;
     let topology = context.acquire_system_properties()?;
     let gpu = topology.nodes.iter().position(|node| node.is_discrete()).ok_or(Error::NotSupported)?;
     let newest = AtomicUsize::new(0);
@@ -42,17 +43,14 @@ fn run(context: Context) -> Result<()> {
         }
         made
     })?;
-    context.close()
+    Ok(context.close()?)
 }
 
 /// The real machine, or a simulated one.
-fn channel() -> Result<Box<dyn Backend>> {
+fn channel() -> Result<Box<dyn Backend>, Reason> {
     match Device::open() {
         Ok(device) => Ok(Box::new(KfdDriver::without_gpus(device))),
-        Err(_) => {
-            let driver = EmbeddedMachine::preset("gfx90a").and_then(|machine| machine.open());
-            Ok(Box::new(driver.map_err(|_| Error::NotOpened)?))
-        }
+        Err(_) => Ok(Box::new(EmbeddedMachine::preset("gfx90a")?.open()?)),
     }
 }
 

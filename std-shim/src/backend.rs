@@ -20,6 +20,7 @@ use hsakmt_kfd::host::AddressSpace;
 use hsakmt_kfd::topology::{Topology, TopologyError};
 use hsakmt_kfd::uapi::{CreateQueueArgs, GetClockCountersArgs, UpdateQueueArgs};
 
+use crate::context::Context;
 use crate::reason::Reason;
 
 mod sealed {
@@ -99,7 +100,17 @@ pub trait Backend: Driver + Debug + Send + sealed::Sealed {
 
 /// Opens `/dev/kfd`.
 pub(crate) fn open_kfd() -> Result<Box<dyn Backend>, Reason> {
-    Ok(Box::new(KfdDriver::without_gpus(Device::open().map_err(Reason::Open)?)))
+    Ok(Box::new(KfdDriver::without_gpus(Device::open()?)))
+}
+
+impl Context {
+    /// Opens `/dev/kfd` as [`Context::open`] does, but returns the reason of a refusal and does not log it. Blocking.
+    ///
+    /// # Errors
+    /// Says which file or ioctl was refused, and why. [`Reason::error`] is the error of [`Context::open`].
+    pub fn try_open(self) -> Result<(), Reason> {
+        self.try_open_with(open_kfd)
+    }
 }
 
 impl<T: Transport<Space: Send> + Send + Sync + 'static> Backend for KfdDriver<T> {

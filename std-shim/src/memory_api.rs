@@ -23,7 +23,7 @@
 //!
 //! let context = Context::primary();
 //! let machine = EmbeddedMachine::preset("gfx90a").expect("a preset");
-//! context.open_with(|| Ok(Box::new(machine.open().map_err(|_| Error::NotOpened)?)))?;
+//! context.try_open_with(|| Ok(Box::new(machine.open()?)))?;
 //! context.acquire_system_properties()?;
 //!
 //! let gpu = NodeId(1);
@@ -38,7 +38,7 @@
 //! context.unmap(buffer)?;
 //! context.free(buffer)?;
 //! context.close()?;
-//! # Ok::<(), Error>(())
+//! # Ok::<(), hsakmt::reason::Reason>(())
 //! ```
 
 use hsakmt_core::driver::HostRange;

@@ -15,7 +15,7 @@ use hsakmt_kfd::topology::TopologyError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Reason {
-    /// `/dev/kfd` does not open.
+    /// `/dev/kfd`, or what stands for it, does not open.
     #[error("{}: {}", device::PATH, device::open_failure(*.0))]
     Open(Errno),
     /// The driver does not say which version of the interface it speaks.
@@ -44,6 +44,13 @@ pub enum Reason {
     /// The call was refused before anything else was asked.
     #[error(transparent)]
     Call(#[from] Error),
+}
+
+/// The error number of a channel that does not open: `context.try_open_with(|| Ok(Box::new(machine.open()?)))`.
+impl From<Errno> for Reason {
+    fn from(errno: Errno) -> Reason {
+        Reason::Open(errno)
+    }
 }
 
 /// An error number in words, and where to look.

@@ -5,13 +5,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use hsakmt::Context;
 use hsakmt::reason::Reason;
 use hsakmt::system;
+use hsakmt_core::driver::Errno;
 use hsakmt_core::error::Error;
 use hsakmt_core::flags::MemFlags;
 use hsakmt_core::manager::SetUpError;
 use hsakmt_core::node::{GpuId, NodeId};
 use hsakmt_kfd::sim::description::Machine;
 use hsakmt_kfd::sim::embedded::{EmbeddedMachine, Space};
-use hsakmt_kfd::sim::machine::SvmMode;
+use hsakmt_kfd::sim::machine::{Faults, SvmMode};
 use hsakmt_kfd::topology::Topology;
 
 const PAGE: usize = 4096;
@@ -116,7 +117,6 @@ fn a_topology_that_has_not_changed_changes_nothing() {
 
 #[test]
 fn a_refused_step_says_which_gpu_and_why() {
-    use hsakmt_kfd::sim::machine::Faults;
     let bench = Bench::new();
     for (fault, text) in [
         ("apertures:*=EINVAL,apertures_old:*=EIO", "AMDKFD_IOC_GET_PROCESS_APERTURES_NEW: error 22 (Invalid argument"),
@@ -135,14 +135,33 @@ fn a_refused_step_says_which_gpu_and_why() {
     // A driver of another version, and one that does not say.
     while bench.context.close().is_ok() {}
     bench.machine.faults(|faults| *faults = Faults::parse("version:1=EIO").unwrap());
-    let open = || bench.context.try_open_with(|| Ok(Box::new(bench.machine.open().map_err(Reason::Open)?)));
+    let open = || bench.context.try_open_with(|| Ok(Box::new(bench.machine.open()?)));
     let reason = open().unwrap_err();
     assert!(matches!(reason, Reason::Version(_)) && reason.error() == Error::Failed, "{reason}");
     assert!(!bench.context.is_open());
     let machine = Machine { kfd_version: (2, 3), ..Machine::preset("gfx90a", None).unwrap() };
     let machine = EmbeddedMachine::new(machine, SvmMode::Machine, Space::Host).unwrap();
-    let reason = bench.context.try_open_with(|| Ok(Box::new(machine.open().map_err(Reason::Open)?))).unwrap_err();
+    let reason = bench.context.try_open_with(|| Ok(Box::new(machine.open()?))).unwrap_err();
     assert_eq!(reason.error(), Error::DriverMismatch);
     assert!(reason.to_string().contains("version 2.3"), "{reason}");
+    assert!(!bench.context.is_open());
+}
+
+#[test]
+fn a_channel_that_does_not_open_keeps_its_error_number() {
+    let bench = Bench::new();
+    while bench.context.close().is_ok() {}
+    bench.machine.faults(|faults| *faults = Faults::parse("open:1=EMFILE").unwrap());
+    let reason = bench.context.try_open_with(|| Ok(Box::new(bench.machine.open()?))).unwrap_err();
+    assert!(matches!(reason, Reason::Open(Errno(libc::EMFILE))), "{reason:?}");
+    assert_eq!(reason.error(), Error::NotOpened);
+    assert!(reason.to_string().starts_with("/dev/kfd: Too many open files (os error 24); "), "{reason}");
+    if std::path::Path::new("/dev/kfd").exists() {
+        println!("SKIP try_open: /dev/kfd is here and may open");
+        return;
+    }
+    let reason = bench.context.try_open().unwrap_err();
+    assert!(reason.to_string().starts_with("/dev/kfd: No such file or directory (os error 2); "), "{reason}");
+    assert_eq!((reason.error(), bench.context.open()), (Error::NotOpened, Err(Error::NotOpened)));
     assert!(!bench.context.is_open());
 }
