@@ -38,7 +38,7 @@ fn waits_sleep_wake_and_outlast_a_close() {
         let machine = EmbeddedMachine::preset(preset).unwrap();
         let context = Context::primary();
         let open = || {
-            context.open_with(|| Ok(Box::new(machine.open().map_err(|_| Error::NotOpened)?))).unwrap();
+            context.try_open_with(|| Ok(Box::new(machine.open()?))).unwrap();
             context.acquire_system_properties().unwrap();
         };
         open();

@@ -41,7 +41,7 @@ fn bench_on(machine: EmbeddedMachine) -> Bench {
     static TURN: Mutex<()> = Mutex::new(());
     let _alone = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let context = Context::primary();
-    context.open_with(|| Ok(Box::new(machine.open().map_err(|_| Error::NotOpened)?))).unwrap();
+    context.try_open_with(|| Ok(Box::new(machine.open()?))).unwrap();
     context.acquire_system_properties().unwrap();
     let [ring, pointers] = [(); 2].map(|()| {
         let flags = MemFlags::NON_PAGED | MemFlags::HOST_ACCESS;

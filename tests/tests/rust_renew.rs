@@ -32,7 +32,7 @@ impl Bench {
         let machine = Machine::preset("gfx90a", Some(3)).unwrap();
         let machine = EmbeddedMachine::new(machine, SvmMode::Machine, Space::Host).unwrap();
         let bench = Bench { context: Context::primary(), machine, _alone: alone };
-        bench.context.open_with(|| Ok(Box::new(bench.machine.open().map_err(|_| Error::NotOpened)?))).unwrap();
+        bench.context.try_open_with(|| Ok(Box::new(bench.machine.open()?))).unwrap();
         bench.context.acquire_system_properties().unwrap();
         bench
     }
