@@ -11,12 +11,13 @@ use std::time::Instant;
 
 use clap::Parser;
 use comfy_table::{CellAlignment, Table, presets};
+use fastrand::Rng;
 use hsakmt_core::error::Result;
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
 use crate::spread::medians;
-use crate::workload::{BUFFER, Random, SIZES, Scene, USERPTR, allocate_only, userptr};
+use crate::workload::{BUFFER, SIZES, Scene, USERPTR, allocate_only, random, userptr};
 
 /// Prints what each write verb of the memory manager costs without the device, by how many objects there are.
 #[derive(Debug, Parser)]
@@ -74,7 +75,7 @@ fn measure_all(rounds: usize) -> Result<Costs> {
     let mut costs = vec![[0.0; SIZES.len()]; VERBS.len()];
     for (column, buffers) in SIZES.into_iter().enumerate() {
         let mut scene = Scene::new(buffers, 0)?;
-        let mut random = Random::new();
+        let mut random = random();
         let medians = medians(rounds, || {
             progress.inc(1);
             round(&mut scene, &mut random)
@@ -88,14 +89,14 @@ fn measure_all(rounds: usize) -> Result<Costs> {
 }
 
 /// Every verb a few times, on objects from all over; leaves as many objects as there were.
-fn round(scene: &mut Scene, random: &mut Random) -> Result<[f64; VERBS.len()]> {
+fn round(scene: &mut Scene, random: &mut Rng) -> Result<[f64; VERBS.len()]> {
     let count = scene.buffers.len();
     // Different ones: those that were picked move to the front.
     for position in 0..IN_A_ROW {
-        let other = position + random.below(count - position);
+        let other = position + random.usize(..count - position);
         scene.buffers.swap(position, other);
     }
-    let host: Vec<usize> = (0..IN_A_ROW).map(|_| HOST + random.below(1 << 30) * USERPTR).collect();
+    let host: Vec<usize> = (0..IN_A_ROW).map(|_| HOST + random.usize(..1 << 30) * USERPTR).collect();
     let picked = scene.buffers[..IN_A_ROW].to_vec();
     let unmap = without_device(scene, &picked, |scene, address| scene.manager.unmap(address))?;
     let free = without_device(scene, &picked, |scene, address| scene.manager.free(address))?;
@@ -106,7 +107,7 @@ fn round(scene: &mut Scene, random: &mut Random) -> Result<[f64; VERBS.len()]> {
     })?;
     scene.buffers[..IN_A_ROW].copy_from_slice(&fresh);
     let map = without_device(scene, &fresh, |scene, address| scene.manager.map(address, BUFFER).map(drop))?;
-    let elsewhere: Vec<usize> = (0..IN_A_ROW).map(|_| scene.buffers[random.below(count)]).collect();
+    let elsewhere: Vec<usize> = (0..IN_A_ROW).map(|_| scene.buffers[random.usize(..count)]).collect();
     let set = without_device(scene, &elsewhere, |scene, address| scene.manager.set_user_data(address, address))?;
     let register = without_device(scene, &host, |scene, address| scene.manager.register(userptr(address)))?;
     let deregister = without_device(scene, &host, |scene, address| scene.manager.deregister(address))?;

@@ -4,13 +4,14 @@
 //! (the process's own context, as C callers use it), both filled by the same verbs over the simulated machine, whose
 //! addresses are only numbers: 100,000 objects need no mappings. The same numbers come out in every run.
 //!
-//! Sizes, strides and order are those of `workload.c`: 16 KiB buffers, mapped; 8 KiB userptrs every 16 KiB, mapped;
-//! every object once in a random order, at a random place inside it, then again in another order.
+//! Sizes, strides and the kind of order are those of `workload.c`: 16 KiB buffers, mapped; 8 KiB userptrs every 16 KiB,
+//! mapped; every object once in a random order, at a random place inside it, then again in another order.
 
 use std::ffi::c_void;
 use std::hint::black_box;
 use std::mem::MaybeUninit;
 
+use fastrand::Rng;
 use hsakmt::Context;
 use hsakmt::context::ContextManager;
 use hsakmt::ctypes::HsaPointerInfo;
@@ -61,12 +62,12 @@ pub struct Addresses {
 
 impl Addresses {
     fn of(buffers: &[usize], host: &[usize]) -> Addresses {
-        let mut random = Random::new();
+        let mut random = random();
         Addresses {
-            hits: random.pattern(buffers, 0, BUFFER),
-            userptrs: random.pattern(host, 0, USERPTR),
-            misses: random.pattern(host, USERPTR, STRIDE - USERPTR),
-            starts: random.pattern(buffers, 0, 1),
+            hits: pattern(&mut random, buffers, 0, BUFFER),
+            userptrs: pattern(&mut random, host, 0, USERPTR),
+            misses: pattern(&mut random, host, USERPTR, STRIDE - USERPTR),
+            starts: pattern(&mut random, buffers, 0, 1),
         }
     }
 }
@@ -235,42 +236,23 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// A small generator (xorshift), the same in every run.
-#[derive(Debug)]
-pub struct Random(u64);
+/// The generator of every list and of the write benches' picks. Its seed is fixed: each run has the same numbers.
+pub fn random() -> Rng {
+    Rng::with_seed(0x9e37_79b9_7f4a_7c15)
+}
 
-impl Random {
-    /// The one and only.
-    #[expect(clippy::new_without_default, reason = "a seed is nothing one expects of a default")]
-    pub fn new() -> Random {
-        Random(0x9e37_79b9_7f4a_7c15)
+/// All bases in a random order, again and again, each plus `from` and an offset below `spread`.
+fn pattern(random: &mut Rng, bases: &[usize], from: usize, spread: usize) -> Vec<usize> {
+    let mut list = Vec::new();
+    while !bases.is_empty() && list.len() < LEAST {
+        let begin = list.len();
+        list.extend_from_slice(bases);
+        random.shuffle(&mut list[begin..]);
     }
-
-    /// A number below `bound`, which is not 0.
-    pub fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        // The remainder of a division by `bound` fits where `bound` came from.
-        (self.0 % bound as u64) as usize
+    for address in &mut list {
+        *address += from + random.usize(..spread);
     }
-
-    /// All bases in a random order, again and again, each plus `from` and an offset below `spread`.
-    fn pattern(&mut self, bases: &[usize], from: usize, spread: usize) -> Vec<usize> {
-        let mut list = Vec::new();
-        while !bases.is_empty() && list.len() < LEAST {
-            let begin = list.len();
-            list.extend_from_slice(bases);
-            for last in (begin + 1..list.len()).rev() {
-                let other = begin + self.below(last - begin + 1);
-                list.swap(last, other);
-            }
-        }
-        for address in &mut list {
-            *address += from + self.below(spread);
-        }
-        list
-    }
+    list
 }
 
 #[cfg(test)]
@@ -289,6 +271,19 @@ mod tests {
         all(&addresses.hits, PointerType::Allocated, BUFFER);
         all(&addresses.userptrs, PointerType::RegisteredUser, USERPTR);
         all(&addresses.misses, PointerType::Unknown, 0);
+    }
+
+    #[test]
+    fn each_run_has_the_same_order_with_every_object_once_in_a_pass() {
+        let bases: Vec<usize> = (0..1_000).map(|number| number * STRIDE).collect();
+        let list = pattern(&mut random(), &bases, USERPTR, 16);
+        assert_eq!(list, pattern(&mut random(), &bases, USERPTR, 16));
+        for pass in list.chunks(bases.len()) {
+            assert!(!pass.is_sorted());
+            let mut objects: Vec<usize> = pass.iter().map(|address| address / STRIDE * STRIDE).collect();
+            objects.sort_unstable();
+            assert_eq!(objects, bases);
+        }
     }
 
     #[test]
