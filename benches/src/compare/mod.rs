@@ -49,6 +49,7 @@ fn run(arguments: &Arguments) -> Result<String, Box<dyn Error>> {
     let rows = rows::chosen(&arguments.rows, arguments.quick)?;
     let gate = Gate::new(arguments.gate.as_deref(), &arguments.require)?;
     let cpus = child::cpus(arguments.cpu)?;
+    programs::check(arguments)?;
     let progress = ProgressBar::new_spinner();
     progress.set_style(ProgressStyle::with_template("{spinner} {elapsed} {wide_msg}")?);
     progress.enable_steady_tick(std::time::Duration::from_millis(250));
