@@ -9,6 +9,7 @@
 //! | `benches/*.rs`: the parts by themselves, in this process, with criterion, on one [`workload`] | `cargo bench -p hsakmt-benches --bench lookup`, `--bench edit`; without a name both, after [`compare`] |
 //!
 //! Instruction counts, which do not depend on how busy a machine is, are in the package `hsakmt-perf`.
+mod busy;
 pub mod compare;
 pub mod floor;
 mod needs;
