@@ -18,6 +18,7 @@ use hsakmt_core::info::PointerInfo;
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
+use crate::busy::Others;
 use crate::spread::medians;
 use crate::workload::{OpenContext, SIZES, Walk, c_query};
 
@@ -64,7 +65,7 @@ type Costs = [[f64; SIZES.len()]; WAYS.len()];
 pub fn main() -> ExitCode {
     let arguments = Arguments::parse();
     match measure_all(if arguments.quick { 60 } else { 400 }) {
-        Ok(costs) => report(&arguments, &costs),
+        Ok((costs, others)) => report(&arguments, &costs, &others),
         Err(error) => {
             eprintln!("floor: the simulated machine failed: {error}");
             ExitCode::FAILURE
@@ -72,13 +73,18 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn measure_all(rounds: usize) -> Result<Costs> {
+fn measure_all(rounds: usize) -> Result<(Costs, Others)> {
+    let mut others = Others::default();
     let progress = ProgressBar::new((rounds * SIZES.len()) as u64);
     let mut costs = [[0.0; SIZES.len()]; WAYS.len()];
     for (column, buffers) in SIZES.into_iter().enumerate() {
         let open = OpenContext::new(buffers, 0)?;
         let mut walk = Walk::new(&open.addresses.hits);
         let medians = medians(rounds, || {
+            // Not in each round: it takes a few microseconds, and the caches with it.
+            if progress.position().is_multiple_of(20) {
+                others.look();
+            }
             progress.inc(1);
             round(&open, &mut walk)
         })?;
@@ -87,7 +93,7 @@ fn measure_all(rounds: usize) -> Result<Costs> {
         }
     }
     progress.finish_and_clear();
-    Ok(costs)
+    Ok((costs, others))
 }
 
 /// What a caller does with an answer: looks at it.
@@ -143,10 +149,10 @@ fn timed_by<T>(look_ups: usize, mut call: impl FnMut() -> T) -> f64 {
 }
 
 /// Prints, and judges.
-fn report(arguments: &Arguments, costs: &Costs) -> ExitCode {
+fn report(arguments: &Arguments, costs: &Costs, others: &Others) -> ExitCode {
     if arguments.json {
         let ways: Vec<Value> = WAYS.iter().zip(costs).map(|(way, row)| json!({"way": way, "ns": row})).collect();
-        println!("{}", json!({"objects": SIZES, "ways": ways}));
+        println!("{}", json!({"objects": SIZES, "others_running": others.mean(), "ways": ways}));
     } else {
         let mut table = Table::new();
         table.load_style(presets::NOTHING);
@@ -158,6 +164,9 @@ fn report(arguments: &Arguments, costs: &Costs) -> ExitCode {
         }
         table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
         println!("{table}\nin brackets: times the walk alone");
+        if let Some(busy) = others.note() {
+            println!("{busy}: times may be too long.");
+        }
     }
     let missed = if arguments.gate { missed(costs) } else { Vec::new() };
     missed.iter().for_each(|what| eprintln!("floor: {what}"));

@@ -9,6 +9,7 @@ use std::process::{Command, ExitCode};
 use clap::Parser;
 
 use crate::compare::programs::{build_kfd_sim, package, run, target_folder};
+use crate::needs::{self, Need};
 use crate::spread::Spread;
 
 /// Measures hsa_amd_pointer_info and the start of the thunk over Debian's libhsakmt 5.2.3 and over ours.
@@ -47,11 +48,24 @@ pub fn main() -> ExitCode {
 
 /// Prints the table; whether ours is never the slower.
 fn measure(arguments: &Arguments) -> Result<bool, String> {
+    const RUNTIME: &str = "apt-get install libhsa-runtime-dev";
+    const THEIRS: &str = "apt-get install libhsakmt-dev libhsakmt1";
+    let mut needed = vec![
+        Need::compiler(),
+        Need::file("/usr/include/hsa/hsa.h", RUNTIME),
+        Need::library("libhsa-runtime64.so", RUNTIME),
+        Need::file("/usr/include/hsakmt.h", THEIRS),
+        Need::library("libhsakmt.so", THEIRS),
+    ];
+    if arguments.ours.is_none() {
+        needed.push(Need::binutils());
+    }
+    needs::check(needed)?;
     let folder = tempfile::tempdir().map_err(|error| format!("a folder for the program: {error}"))?;
     let program = folder.path().join("rocr");
     let mut cc = Command::new("cc");
     cc.arg("-O2").arg(package().join("rocr.c")).arg("-o").arg(&program).args(["-lhsa-runtime64", "-lhsakmt"]);
-    run(&mut cc).map_err(|said| format!("{said}\n(apt-get install libhsa-runtime-dev libhsakmt-dev)"))?;
+    run(&mut cc)?;
     let target = target_folder()?;
     let kfd_sim = build_kfd_sim(&target)?;
     let ours = arguments.ours.clone().map_or_else(|| install(&target), Ok)?.join("lib");

@@ -16,6 +16,7 @@ use hsakmt_core::error::Result;
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
+use crate::busy::Others;
 use crate::spread::medians;
 use crate::workload::{BUFFER, SIZES, Scene, USERPTR, allocate_only, random, userptr};
 
@@ -59,7 +60,7 @@ const HOST: usize = 0x2000_0000_0000;
 pub fn main() -> ExitCode {
     let arguments = Arguments::parse();
     match measure_all(if arguments.quick { 60 } else { 400 }) {
-        Ok(costs) => report(&arguments, &costs),
+        Ok((costs, others)) => report(&arguments, &costs, &others),
         Err(error) => {
             eprintln!("verbs: the simulated machine failed: {error}");
             ExitCode::FAILURE
@@ -70,13 +71,18 @@ pub fn main() -> ExitCode {
 /// Nanoseconds a call: for each verb, for each size.
 type Costs = Vec<[f64; SIZES.len()]>;
 
-fn measure_all(rounds: usize) -> Result<Costs> {
+fn measure_all(rounds: usize) -> Result<(Costs, Others)> {
+    let mut others = Others::default();
     let progress = ProgressBar::new((rounds * SIZES.len()) as u64);
     let mut costs = vec![[0.0; SIZES.len()]; VERBS.len()];
     for (column, buffers) in SIZES.into_iter().enumerate() {
         let mut scene = Scene::new(buffers, 0)?;
         let mut random = random();
         let medians = medians(rounds, || {
+            // Not in each round: it takes a few microseconds, and the caches with it.
+            if progress.position().is_multiple_of(20) {
+                others.look();
+            }
             progress.inc(1);
             round(&mut scene, &mut random)
         })?;
@@ -85,7 +91,7 @@ fn measure_all(rounds: usize) -> Result<Costs> {
         }
     }
     progress.finish_and_clear();
-    Ok(costs)
+    Ok((costs, others))
 }
 
 /// Every verb a few times, on objects from all over; leaves as many objects as there were.
@@ -131,11 +137,11 @@ fn without_device(
 }
 
 /// Prints, and judges.
-fn report(arguments: &Arguments, costs: &Costs) -> ExitCode {
+fn report(arguments: &Arguments, costs: &Costs, others: &Others) -> ExitCode {
     let growth = |row: &[f64; SIZES.len()]| row[SIZES.len() - 1] / row[0].max(1.0);
     if arguments.json {
         let verbs: Vec<Value> = VERBS.iter().zip(costs).map(|(verb, row)| json!({"verb": verb, "ns": row})).collect();
-        println!("{}", json!({"objects": SIZES, "verbs": verbs}));
+        println!("{}", json!({"objects": SIZES, "others_running": others.mean(), "verbs": verbs}));
     } else {
         let mut table = Table::new();
         table.load_style(presets::NOTHING);
@@ -147,6 +153,9 @@ fn report(arguments: &Arguments, costs: &Costs) -> ExitCode {
         }
         table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
         println!("{table}");
+        if let Some(busy) = others.note() {
+            println!("{busy}: times may be too long.");
+        }
     }
     let most = arguments.most_growth.unwrap_or(f64::INFINITY);
     let bad: Vec<_> = VERBS.iter().zip(costs).filter(|(_, row)| growth(row) > most).collect();

@@ -18,12 +18,20 @@ fn main() -> ExitCode {
         }
     };
     let number = |position: usize| numbers.get(position).copied();
-    let counts = number(0).map_or(vec![16, 100, 1000, 10_000], |objects| vec![objects]);
-    println!("{:>8} {:>12} {:>12} {:>12} {:>6}", "objects", "bytes", "per object", "managed", "steps");
+    let counts = number(0).map_or(vec![16, 100, 250, 500, 1000, 10_000], |objects| vec![objects]);
+    println!("{:>8} {:>34} {:>34}", "", "by objects", "by the memory manager, 2 GPUs");
+    println!(
+        "{:>8} {:>14} {:>12} {:>6} {:>14} {:>12} {:>6}",
+        "objects", "bytes", "per object", "steps", "bytes", "per object", "steps"
+    );
     for objects in counts {
-        let capacity = Capacity::objects(objects).userptrs(number(1).unwrap_or(0)).node_lists(number(2).unwrap_or(0));
-        let (bytes, managed) = (capacity.bytes(), capacity.managed(2).bytes());
-        println!("{objects:>8} {bytes:>12} {:>12} {managed:>12} {:>6}", bytes / objects.max(1), capacity.steps());
+        let plain = Capacity::objects(objects).userptrs(number(1).unwrap_or(0)).node_lists(number(2).unwrap_or(0));
+        print!("{objects:>8}");
+        for capacity in [plain, plain.managed(2)] {
+            let (bytes, steps) = (capacity.bytes(), capacity.steps());
+            print!(" {bytes:>14} {:>12} {steps:>6}", bytes / objects.max(1));
+        }
+        println!();
     }
     ExitCode::SUCCESS
 }

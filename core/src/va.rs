@@ -16,7 +16,7 @@
 
 pub(crate) mod areas;
 
-use areas::{Areas, Gap};
+use areas::{Areas, BLOCK, Gap};
 
 use crate::address::{Bounds, PageSize};
 use crate::pool::Memory;
@@ -55,14 +55,14 @@ impl Searched {
     const NOTHING: Searched = Searched { align: 0, shift: 0, total: 0, from: 0 };
 }
 
-/// A range of addresses and the areas owned in it.
+/// A range of addresses and the areas owned in it. Tests take smaller blocks, so that blocks split and join often.
 #[derive(Debug)]
-pub(crate) struct VaSpace {
+pub(crate) struct VaSpace<const AREAS_PER_BLOCK: usize = BLOCK> {
     bounds: Bounds,
     page: PageSize,
     align: usize,
     guard: usize,
-    areas: Areas,
+    areas: Areas<AREAS_PER_BLOCK>,
     searched: [Searched; CLASSES],
 }
 
@@ -78,15 +78,15 @@ pub(crate) fn grown(alignment: usize, size: usize, cap: usize) -> usize {
     align
 }
 
-impl VaSpace {
+impl<const AREAS_PER_BLOCK: usize> VaSpace<AREAS_PER_BLOCK> {
     /// A space that holds nothing and gives nothing.
-    pub(crate) const fn empty() -> VaSpace {
+    pub(crate) const fn empty() -> Self {
         VaSpace::new(Bounds::EMPTY, 4096, 0, PageSize::FOUR_KIB)
     }
 
     /// All of `bounds`, free. `align` (a power of two, at least a page) is the least alignment, `guard` the bytes kept
     /// behind each area.
-    pub(crate) const fn new(bounds: Bounds, align: usize, guard: usize, page: PageSize) -> VaSpace {
+    pub(crate) const fn new(bounds: Bounds, align: usize, guard: usize, page: PageSize) -> Self {
         VaSpace { bounds, page, align, guard, areas: Areas::new(), searched: [Searched::NOTHING; CLASSES] }
     }
 
@@ -144,8 +144,8 @@ impl VaSpace {
     }
 
     /// Gives back what [`VaSpace::allocate`] returned. Any other address changes nothing.
-    pub(crate) fn release(&mut self, start: usize, memory: &mut impl Memory) {
-        let Some(front) = self.areas.remove(start, memory) else { return };
+    pub(crate) fn release(&mut self, start: usize) {
+        let Some(front) = self.areas.remove(start) else { return };
         let gap = front.map_or(self.bounds.base, |last| last.saturating_add(1));
         for searched in &mut self.searched {
             searched.from = searched.from.min(gap);
@@ -200,6 +200,11 @@ mod tests {
     const P: usize = 4096;
 
     fn space(pages: usize, guard: usize) -> VaSpace {
+        space_of(pages, guard)
+    }
+
+    /// With as many areas per block.
+    fn space_of<const BLOCK: usize>(pages: usize, guard: usize) -> VaSpace<BLOCK> {
         VaSpace::new(Bounds::new(0x100_0000, 0x100_0000 + pages * P - 1), P, guard * P, PageSize::FOUR_KIB)
     }
 
@@ -255,10 +260,10 @@ mod tests {
                 assert_eq!(va.allocate(size, align, Some(usize::MAX & !(P - 1)), &mut Heap), Err(NoRoom));
             }
         }
-        va.release(0x100_0000, &mut Heap);
+        va.release(0x100_0000);
         assert!(va.areas().is_empty());
         va.free(&mut Heap);
-        assert_eq!(VaSpace::empty().allocate(P, 0, None, &mut Heap), Err(NoRoom));
+        assert_eq!(<VaSpace>::empty().allocate(P, 0, None, &mut Heap), Err(NoRoom));
     }
 
     #[test]
@@ -314,6 +319,45 @@ mod tests {
         }
     }
 
+    /// What to do, pages, order of the alignment, place.
+    type Step = (u8, usize, u32, usize);
+
+    /// Runs `steps` in a space of `pages` beside the page map.
+    fn agrees<const BLOCK: usize>(pages: usize, guard: usize, steps: Vec<Step>) -> Result<(), TestCaseError> {
+        let mut va = space_of::<BLOCK>(pages, guard);
+        let mut twin = Twin { pages: std::vec![None; pages], guard };
+        let mut live = Vec::new();
+        for (what, pages, order, pick) in steps {
+            let page_of = |start: usize| (start - 0x100_0000) / P;
+            match what {
+                0 if !live.is_empty() => {
+                    let start: usize = live.swap_remove(pick % live.len());
+                    va.release(start);
+                    twin.release(page_of(start));
+                }
+                1 => {
+                    let at = 0x100_0000 + pick * P;
+                    let ours = va.allocate(pages * P, 0, Some(at), &mut Heap).ok();
+                    prop_assert_eq!(ours.map(page_of), twin.allocate(pages, 0, Some(pick)));
+                    live.extend(ours);
+                }
+                _ => {
+                    let align = if order == 0 { 0 } else { P << (order - 1) };
+                    let ours = va.allocate(pages * P, align, None, &mut Heap).ok();
+                    prop_assert_eq!(ours.map(page_of), twin.allocate(pages, align / P, None));
+                    live.extend(ours);
+                }
+            }
+            prop_assert!(va.areas().windows(2).all(|pair| pair[0].last < pair[1].start));
+        }
+        for start in live {
+            va.release(start);
+        }
+        prop_assert!(va.areas().is_empty());
+        va.free(&mut Heap);
+        Ok(())
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
         #[test]
@@ -321,37 +365,19 @@ mod tests {
             guard in 0usize..3,
             steps in prop::collection::vec((0u8..4, 1usize..12, 0u32..5, 0usize..256), 1..120),
         ) {
-            let mut va = space(256, guard);
-            let mut twin = Twin { pages: std::vec![None; 256], guard };
-            let mut live = Vec::new();
-            for (what, pages, order, pick) in steps {
-                let page_of = |start: usize| (start - 0x100_0000) / P;
-                match what {
-                    0 if !live.is_empty() => {
-                        let start: usize = live.swap_remove(pick % live.len());
-                        va.release(start, &mut Heap);
-                        twin.release(page_of(start));
-                    }
-                    1 => {
-                        let at = 0x100_0000 + pick * P;
-                        let ours = va.allocate(pages * P, 0, Some(at), &mut Heap).ok();
-                        prop_assert_eq!(ours.map(page_of), twin.allocate(pages, 0, Some(pick)));
-                        live.extend(ours);
-                    }
-                    _ => {
-                        let align = if order == 0 { 0 } else { P << (order - 1) };
-                        let ours = va.allocate(pages * P, align, None, &mut Heap).ok();
-                        prop_assert_eq!(ours.map(page_of), twin.allocate(pages, align / P, None));
-                        live.extend(ours);
-                    }
-                }
-                prop_assert!(va.areas().windows(2).all(|pair| pair[0].last < pair[1].start));
-            }
-            for start in live {
-                va.release(start, &mut Heap);
-            }
-            prop_assert!(va.areas().is_empty());
-            va.free(&mut Heap);
+            agrees::<4>(256, guard, steps)?;
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, cases: 16, ..ProptestConfig::default() })]
+        /// Small areas, mostly at fixed places: enough of them to split and join blocks of the size that ships.
+        #[test]
+        fn agrees_with_a_page_map_in_blocks_as_shipped(
+            guard in 0usize..2,
+            steps in prop::collection::vec((prop::sample::select(&[0u8, 0, 1, 1, 1, 1, 2][..]), 1usize..3, 0u32..3, 0usize..1024), 900),
+        ) {
+            agrees::<BLOCK>(1024, guard, steps)?;
         }
     }
 }

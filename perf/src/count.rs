@@ -27,8 +27,7 @@ pub(crate) fn compiler_of(rustc: &OsStr) -> Result<String, String> {
 
 /// Counts everything: name -> instructions of one look-up.
 pub(crate) fn count() -> Result<Numbers, String> {
-    installed("valgrind", "apt-get install valgrind")?;
-    installed("iai-callgrind-runner", "cargo install iai-callgrind-runner --version 0.16.1")?;
+    needs()?;
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.args(["bench", "--quiet", "-p", "hsakmt-perf", "--bench", "lookups", "--target-dir"]);
@@ -44,9 +43,41 @@ pub(crate) fn count() -> Result<Numbers, String> {
         .and_then(|counted| if counted.is_empty() { Err(format!("nothing was counted:\n{text}")) } else { Ok(counted) })
 }
 
-fn installed(tool: &str, how: &str) -> Result<(), String> {
-    let asked = Command::new(tool).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-    asked.map(drop).map_err(|_| format!("{tool} is missing: {how}"))
+/// Names everything that is missing here, and how to get it.
+fn needs() -> Result<(), String> {
+    let lock = package().join("../Cargo.lock");
+    let lock = std::fs::read_to_string(&lock).map_err(|error| format!("{}: {error}", lock.display()))?;
+    let version = locked(&lock, "iai-callgrind").ok_or("Cargo.lock has no iai-callgrind")?;
+    let runner = std::env::var_os("IAI_CALLGRIND_RUNNER").unwrap_or_else(|| "iai-callgrind-runner".into());
+    let mut missing = String::new();
+    if version_of("valgrind".as_ref()).is_none() {
+        missing += "\n  valgrind: apt-get install valgrind";
+    }
+    if let Some(wrong) = wrong_runner(version_of(&runner).as_deref(), version) {
+        missing += &format!("\n  {wrong}: cargo install --locked iai-callgrind-runner@{version}");
+    }
+    if missing.is_empty() { Ok(()) } else { Err(format!("missing here:{missing}")) }
+}
+
+/// What a tool says of its version; `None` if it is not there.
+fn version_of(tool: &OsStr) -> Option<String> {
+    let output = Command::new(tool).arg("--version").stdin(Stdio::null()).output().ok()?;
+    Some(String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr))
+}
+
+/// What is wrong with the runner, which must have the version of the crate. It has no option that prints its version, but
+/// names it, in brackets, when it refuses one.
+fn wrong_runner(said: Option<&str>, version: &str) -> Option<String> {
+    let Some(said) = said else { return Some(format!("iai-callgrind-runner {version}")) };
+    let (_, rest) = said.split_once("iai-callgrind-runner (")?;
+    let (found, _) = rest.split_once(')')?;
+    (found != version).then(|| format!("iai-callgrind-runner {version} (there is {found})"))
+}
+
+/// The version of a crate in the text of a Cargo.lock.
+fn locked<'lock>(lock: &'lock str, name: &str) -> Option<&'lock str> {
+    let (_, rest) = lock.split_once(&format!("name = \"{name}\"\nversion = \""))?;
+    rest.split_once('"').map(|(version, _)| version)
 }
 
 /// One line of the runner's report: `function/id`, and its instructions over the number of look-ups.
@@ -90,5 +121,17 @@ mod tests {
         assert_eq!(read(&report(r#"{"Left":{"Int":61500}}"#)), Ok(expected.clone()));
         assert_eq!(read(&report(r#"{"Both":[{"Int":61500},{"Int":1}]}"#)), Ok(expected));
         assert!(read("{}").is_err());
+    }
+
+    #[test]
+    fn the_runner_must_have_the_version_of_the_crate() {
+        let lock = "[[package]]\nname = \"iai-callgrind\"\nversion = \"0.16.1\"\nsource = \"x\"\n";
+        assert_eq!((locked(lock, "iai-callgrind"), locked(lock, "iai")), (Some("0.16.1"), None));
+        let said =
+            "iai_callgrind_runner: Error: No version information, but iai-callgrind-runner (0.16.1) is >= '0.3.0'";
+        assert_eq!(wrong_runner(Some(said), "0.16.1"), None);
+        assert_eq!(wrong_runner(Some("2.0"), "0.16.1"), None, "unknown: it says by itself what it does not like");
+        assert!(wrong_runner(Some(said), "0.17.0").unwrap().contains("0.17.0 (there is 0.16.1)"));
+        assert!(wrong_runner(None, "0.16.1").is_some());
     }
 }

@@ -54,6 +54,8 @@ Examples:
   cargo bench -p hsakmt-perf              compare; fails if a count moved by more than 2 %
   cargo run -p hsakmt-perf -- --bless     a change was meant: make its counts the expected ones
 
+Needs: apt-get install valgrind, and iai-callgrind-runner at the version of the crate (the message says how).
+
 Exit code: 0 as expected, or expectations of another compiler (SKIP is printed); 1 otherwise; 2 usage.";
 
 /// The program: arguments in, exit code out.

@@ -73,4 +73,11 @@ Examples:
   cargo run --release -p hsakmt-benches -- --json - --require hit-1k=3 --require tail-1k=300
   cargo run --release -p hsakmt-benches -- --theirs /tmp/before    (two versions of ours against each other)
 
-Exit code: 0 fine; 1 something failed or a required value was missed; 2 usage.";
+Needs (Debian): apt-get install gcc libc6-dev binutils libhsakmt-dev libhsakmt1
+
+`cargo bench -p hsakmt-benches` runs this program and then the parts by themselves, with criterion; those alone need
+nothing but Rust:
+  cargo bench -p hsakmt-benches --bench lookup
+  cargo bench -p hsakmt-benches --bench edit
+
+Exit code: 0 fine; 1 something failed, is missing here, or a required value was missed; 2 usage.";

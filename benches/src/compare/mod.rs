@@ -28,6 +28,8 @@ use gate::Gate;
 use measure::{Effort, Measured};
 use rows::Row;
 
+use crate::busy::Others;
+
 /// The program: arguments in, exit code out. 0 fine; 1 a minimum was missed or something failed; 2 usage.
 pub fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -49,6 +51,7 @@ fn run(arguments: &Arguments) -> Result<String, Box<dyn Error>> {
     let rows = rows::chosen(&arguments.rows, arguments.quick)?;
     let gate = Gate::new(arguments.gate.as_deref(), &arguments.require)?;
     let cpus = child::cpus(arguments.cpu)?;
+    programs::check(arguments)?;
     let progress = ProgressBar::new_spinner();
     progress.set_style(ProgressStyle::with_template("{spinner} {elapsed} {wide_msg}")?);
     progress.enable_steady_tick(std::time::Duration::from_millis(250));
@@ -56,14 +59,14 @@ fn run(arguments: &Arguments) -> Result<String, Box<dyn Error>> {
     let machine = Machine { kfd_sim: programs.kfd_sim.clone(), cpus };
     let effort = if arguments.quick { Effort::QUICK } else { Effort::FULL };
     let mut measured = Vec::new();
-    let mut others = Vec::new();
+    let mut others = Others::default();
     for group in rows::groups(&rows) {
         // No child is at work between groups.
-        others.extend(report::others_running());
+        others.look();
         measured.extend(measure_group(group, &programs, &machine, effort, &progress)?);
     }
     progress.finish_and_clear();
-    let said = report::Report::new(&programs, &machine, effort, &measured, crate::spread::mean(&others));
+    let said = report::Report::new(&programs, &machine, effort, &measured, &others);
     match &arguments.json {
         Some(path) if path.as_os_str() == "-" => println!("{}", said.json()?),
         Some(path) => {

@@ -8,6 +8,7 @@ use std::process::Command;
 use tempfile::TempDir;
 
 use super::arguments::Arguments;
+use crate::needs::{self, Need};
 
 /// `workload.c`, built on one library.
 pub(super) struct Program {
@@ -29,8 +30,25 @@ pub(super) struct Programs {
     _folder: TempDir,
 }
 
-const MISSING: &str = "Debian's libhsakmt is missing: apt-get install libhsakmt-dev libhsakmt1\n\
-    (or name another one: --theirs PREFIX)";
+const OTHER_BENCHES: &str = "What needs none of it: cargo bench -p hsakmt-benches --bench lookup --bench edit";
+
+/// Whether all is there that [`build`] needs.
+pub(super) fn check(arguments: &Arguments) -> Result<(), String> {
+    let mut needed = vec![Need::compiler()];
+    if arguments.theirs.is_none() {
+        needed.extend(debian());
+    }
+    if arguments.ours.is_none() {
+        needed.push(Need::binutils());
+    }
+    needs::check(needed).map_err(|message| format!("{message}\n{OTHER_BENCHES}"))
+}
+
+/// Debian's libhsakmt, to build with.
+fn debian() -> [Need; 2] {
+    const HOW: &str = "apt-get install libhsakmt-dev libhsakmt1 (or name another library: --theirs PREFIX)";
+    [Need::file("/usr/include/hsakmt.h", HOW), Need::library("libhsakmt.so", HOW)]
+}
 
 /// Finds or builds them; `say` is told each step.
 pub(super) fn build(arguments: &Arguments, say: impl Fn(&str)) -> Result<Programs, String> {
@@ -50,11 +68,8 @@ pub(super) fn build(arguments: &Arguments, say: impl Fn(&str)) -> Result<Program
 }
 
 fn compile_on_debian(binary: &Path) -> Result<Program, String> {
-    if !Path::new("/usr/include/hsakmt.h").exists() {
-        return Err(MISSING.into());
-    }
     let mut cc = compiler("<hsakmt.h>", binary);
-    run(cc.args(["-lhsakmt", "-lpthread"])).map_err(|said| format!("{MISSING}\n{said}"))?;
+    run(cc.args(["-lhsakmt", "-lpthread"]))?;
     let version = Command::new("dpkg-query").args(["-W", "-f=${Version}", "libhsakmt1"]).output();
     let version = version.ok().filter(|output| output.status.success());
     let version = version.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());

@@ -10,6 +10,7 @@ use super::gate::reaches;
 use super::measure::{Effort, Measured};
 use super::programs::Programs;
 use super::rows::{Aim, Work};
+use crate::busy::Others;
 
 /// Everything there is to say.
 pub(super) struct Report<'a> {
@@ -17,12 +18,8 @@ pub(super) struct Report<'a> {
     machine: &'a Machine,
     effort: Effort,
     measured: &'a [Measured],
-    /// Threads of others that wanted to run meanwhile, on average.
-    load: Option<f64>,
+    others: &'a Others,
 }
-
-/// More than this often leaves no CPU for a second thread on small machines.
-const BUSY: f64 = 0.5;
 
 impl<'a> Report<'a> {
     pub(super) fn new(
@@ -30,9 +27,9 @@ impl<'a> Report<'a> {
         machine: &'a Machine,
         effort: Effort,
         measured: &'a [Measured],
-        load: Option<f64>,
+        others: &'a Others,
     ) -> Self {
-        Report { programs, machine, effort, measured, load }
+        Report { programs, machine, effort, measured, others }
     }
 
     /// For people.
@@ -61,11 +58,8 @@ impl<'a> Report<'a> {
             self.machine.cpus[0],
             self.effort.rounds
         );
-        if let Some(load) = self.load.filter(|load| *load > BUSY) {
-            let _ = writeln!(
-                text,
-                "The machine was busy ({load:.1} threads of others wanted to run): threads-* and tail-* say little."
-            );
+        if let Some(busy) = self.others.note() {
+            let _ = writeln!(text, "{busy}: threads-* and tail-* say little.");
         }
         text
     }
@@ -76,7 +70,7 @@ impl<'a> Report<'a> {
         let whole = json!({
             "processor": processor(),
             "cpus": self.machine.cpus,
-            "others_running": self.load,
+            "others_running": self.others.mean(),
             "rounds": self.effort.rounds,
             "theirs": self.programs.theirs.name,
             "ours": self.programs.ours.name,
@@ -153,14 +147,6 @@ fn thousands(value: f64) -> String {
         text.push(digit);
     }
     text
-}
-
-/// How many threads of others want to run right now, if the system says.
-pub(super) fn others_running() -> Option<f64> {
-    let text = std::fs::read_to_string("/proc/loadavg").ok()?;
-    let (running, _) = text.split_whitespace().nth(3)?.split_once('/')?;
-    // This thread is one of them.
-    running.parse().ok().map(|running: f64| running - 1.0)
 }
 
 /// What the processor calls itself.

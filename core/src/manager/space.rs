@@ -204,7 +204,7 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
 
     fn release_area(&mut self, aperture: Aperture, start: usize) {
         if let Some(space) = self.machine.space(aperture) {
-            space.release(start, self.writer.memory());
+            space.release(start);
         }
     }
 }

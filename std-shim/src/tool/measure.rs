@@ -23,6 +23,12 @@ const SIZE: usize = 4096;
 /// How long each measurement takes.
 const TIME: Duration = Duration::from_millis(250);
 
+/// Time between two looks at what else runs.
+const LOOK: Duration = Duration::from_millis(25);
+
+/// Threads of others, on average, from which on the machine counts as busy.
+const BUSY: f64 = 0.5;
+
 /// Queries between two looks at the clock.
 const BATCH: u64 = 4096;
 
@@ -34,14 +40,16 @@ pub(super) fn run(channel: &Channel) -> Result<String, Failure> {
     };
     let objects = Many::make(channel.context, node, flags)?;
     let all = thread::available_parallelism().map_or(1, NonZero::get);
-    let alone = rate(&objects, 1);
+    let mut others = Vec::new();
+    let alone = rate(&objects, 1, &mut others);
     let mut line = format!("{OBJECTS} {kind} objects, random addresses: 1 thread {}", rate_text(alone, 1));
     if all > 1 {
-        line.push_str(&format!(", {all} threads {}", rate_text(rate(&objects, all), all)));
+        line.push_str(&format!(", {all} threads {}", rate_text(rate(&objects, all, &mut others), all)));
     }
     if cfg!(debug_assertions) {
         line.push_str(" (not a release build)");
     }
+    line.push_str(&busy_text(&others));
     Ok(line)
 }
 
@@ -51,11 +59,31 @@ fn rate_text(per_second: f64, threads: usize) -> String {
     format!("{:.1} million queries/s ({each:.1} ns each)", per_second / 1e6)
 }
 
-/// Queries per second of `threads` threads together.
-fn rate(objects: &Many, threads: usize) -> f64 {
+/// What to add if others wanted to run meanwhile.
+fn busy_text(others: &[f64]) -> String {
+    let load = others.iter().sum::<f64>() / others.len().max(1) as f64;
+    if load <= BUSY {
+        return String::new();
+    }
+    format!("; the machine was busy ({load:.1} threads of others wanted to run), an idle one is faster")
+}
+
+/// How many threads want to run besides the one that reads and `ours`, in the text of /proc/loadavg.
+fn others_in(text: &str, ours: usize) -> Option<f64> {
+    let (running, _) = text.split_whitespace().nth(3)?.split_once('/')?;
+    running.parse().ok().map(|running: usize| running.saturating_sub(1 + ours) as f64)
+}
+
+/// Queries per second of `threads` threads together; `others` gets how many other threads wanted to run, again and again.
+fn rate(objects: &Many, threads: usize, others: &mut Vec<f64>) -> f64 {
     thread::scope(|scope| {
         let seeds = (1..=threads as u64).map(|thread| thread.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let running: Vec<_> = seeds.map(|seed| scope.spawn(move || objects.ask_for(TIME, seed))).collect();
+        // A look before the end: then all of ours run.
+        for _ in 1..TIME.as_millis() / LOOK.as_millis() {
+            thread::sleep(LOOK);
+            others.extend(others_in(&std::fs::read_to_string("/proc/loadavg").unwrap_or_default(), threads));
+        }
         running.into_iter().map(|thread| thread.join().unwrap_or(0.0)).sum()
     })
 }
@@ -110,5 +138,19 @@ impl Drop for Many {
             // What the library will not end ends with the channel.
             let _ = self.context.free(*start);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_busy_machine_is_noted() {
+        assert_eq!(others_in("0.20 0.18 0.12 5/1024 11206\n", 2), Some(2.0));
+        assert_eq!(others_in("0.20 0.18 0.12 1/1024 11206\n", 2), Some(0.0), "ours had ended");
+        assert_eq!(others_in("", 1), None);
+        assert_eq!((busy_text(&[]), busy_text(&[0.0, 1.0])), (String::new(), String::new()));
+        assert!(busy_text(&[1.0, 2.0]).contains("busy (1.5 threads"));
     }
 }

@@ -11,11 +11,13 @@ use crate::scenario::{Random, layout, object};
 use crate::watch::{DEVICE, PAGE};
 
 /// What a static of some capacities takes here.
-pub const CAPACITIES: [(&str, Capacity); 4] = [
+pub const CAPACITIES: [(&str, Capacity); 6] = [
     ("capacity-of-16", Capacity::objects(16)),
     ("capacity-of-100", Capacity::objects(100)),
     ("capacity-of-1000", Capacity::objects(1000)),
     ("capacity-of-100-managed", Capacity::objects(100).node_lists(8).managed(2)),
+    ("capacity-of-1000-managed", Capacity::objects(1000).managed(2)),
+    ("capacity-of-10000-managed", Capacity::objects(10_000).managed(2)),
 ];
 
 /// As many as fit in any case.

@@ -122,3 +122,12 @@ fn a_reader_sees_what_the_manager_made() {
     m.set_user_data(address, 7).unwrap();
     assert_eq!(registry.query_pointer(address + 5, |info| info.unwrap().user_data), Some(7));
 }
+
+/// With the constants that ship: an object's bytes must not grow with the number of objects.
+#[test]
+fn the_bytes_of_an_object_stay_below_a_bound() {
+    for objects in [250, 500, 1000, 10_000, 100_000] {
+        let bytes = Capacity::objects(objects).managed(2).bytes();
+        assert!(bytes < 60_000 + 800 * objects, "{bytes} bytes for {objects} objects");
+    }
+}
