@@ -57,7 +57,7 @@ pub(crate) struct Route {
 #[repr(C)]
 #[cfg_attr(target_pointer_width = "64", repr(align(64)))]
 pub struct Layout {
-    /// SVM, on a machine where what lies in it is asked for there and nowhere else: a dGPU without GPUVM apertures.
+    /// SVM, on a machine where the rule comes to "userptrs, if they mix with it, then SVM" inside: a dGPU without GPUVM apertures.
     direct: Bounds,
     /// SVM.
     pub svm: Bounds,
@@ -104,13 +104,20 @@ impl Layout {
         self.direct = if self.dgpu && self.gpuvm_count == 0 { self.svm } else { Bounds::EMPTY };
     }
 
-    /// Where the short way of a look-up is the whole rule.
+    /// Where `Layout::route` need not be asked.
     #[inline(always)]
     pub(crate) fn direct(&self) -> Bounds {
         self.direct
     }
 
+    /// Whether an object of the SVM index is the answer for each of its addresses, as far as no userptr touches them: no
+    /// other aperture is asked before SVM.
+    pub(crate) fn asks_svm_first(&self) -> bool {
+        self.gpuvm_count == 0
+    }
+
     /// Where `address` is looked for.
+    #[inline]
     pub(crate) fn route(&self, address: usize) -> Route {
         let cpuvm = !self.dgpu;
         if self.gpuvm_count != 0
@@ -132,6 +139,7 @@ impl Layout {
     }
 
     #[cold]
+    #[inline]
     fn gpuvm_of(&self, address: usize) -> Option<u8> {
         let known = self.gpuvm.iter().take(usize::from(self.gpuvm_count));
         known.zip(0u8..).find_map(|(bounds, position)| bounds.contains(address).then_some(position))

@@ -20,6 +20,7 @@
 //! this crate makes a [`HostRange`] of an address that a driver has named.
 
 use crate::address::Bounds;
+use crate::error::Error;
 use crate::flags::{IocFlags, MemFlags};
 use crate::node::{GpuId, NodeId};
 
@@ -27,9 +28,18 @@ mod promise;
 
 pub use promise::{DmabufFd, HostRange};
 
-/// A kernel error number, as the kernel gave it; numbers nobody knows survive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A kernel error number, as the kernel gave it; unknown numbers stay as they are. Its text is the number:
+/// `hsakmt_kfd::device::words` has the system's words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("error {0}")]
 pub struct Errno(pub i32);
+
+/// The general failure, as the C interface answers most refusals of the kernel.
+impl From<Errno> for Error {
+    fn from(_: Errno) -> Error {
+        Error::Failed
+    }
+}
 
 impl Errno {
     /// Out of memory.

@@ -42,12 +42,11 @@ use crate::list;
 use crate::manager::machine;
 use crate::pool::Pool;
 use crate::reader::Reader;
+use crate::record::Record;
 use crate::region::{Blocks, GRAIN, Region};
 use crate::registry::{ENDING_EDITS, Registry, Writer};
-use crate::tree::node::{Branch, Leaf, Reach};
-use crate::tree::size::{
-    LEAVES_PER_EDIT, branches_to_join, leaves_to_join, most_branches, most_height, most_leaves, worst,
-};
+use crate::tree::node::{Branch, Intervals};
+use crate::tree::size::{branches_to_join, most_branches, most_height, worst};
 use crate::va::areas;
 use crate::version::{GpuvmRoots, Version};
 
@@ -129,16 +128,13 @@ impl Capacity {
         let Capacity { objects, userptrs, lists, held, edits, .. } = self;
         let trees = self.apertures + if self.gpuvm { MAX_GPUVM } else { 0 };
         let (height, userptr_height) = (most_height(objects), most_height(userptrs));
-        let leaves = most_leaves(objects, trees) + most_leaves(userptrs, 1);
-        let joined = leaves_to_join(height, userptr_height);
-        let leaves = leaves + larger(edits * LEAVES_PER_EDIT, joined) + held * larger(LEAVES_PER_EDIT, joined);
         let branches = most_branches(objects, trees) + branches_beside(edits, held, height);
-        let reaching = most_branches(userptrs, 1) + branches_beside(edits, held, userptr_height);
+        let intervals = most_branches(userptrs, 1) + branches_beside(edits, held, userptr_height);
         let lists = if lists == 0 { 0 } else { lists + WAITING_LISTS + 2 * held };
         let gpuvms = if self.gpuvm { 1 + edits + held } else { 0 };
-        Pool::<Leaf>::bytes_for(leaves, GRAIN)
+        Pool::<Record>::bytes_for(objects + edits + 1 + held, GRAIN)
             + Pool::<Branch<()>>::bytes_for(branches, GRAIN)
-            + Pool::<Branch<Reach>>::bytes_for(reaching, GRAIN)
+            + Pool::<Branch<Intervals>>::bytes_for(intervals, GRAIN)
             + Pool::<Version>::bytes_for(1 + edits + held, GRAIN)
             + Pool::<Layout>::bytes_for(2, GRAIN)
             + Pool::<GpuvmRoots>::bytes_for(gpuvms, GRAIN)
@@ -174,8 +170,8 @@ const fn larger(a: usize, b: usize) -> usize {
 
 /// Branches of a tree so high beside those of the newest version: of the edits under way and of the versions held.
 const fn branches_beside(edits: usize, held: usize, height: usize) -> usize {
-    let joined = branches_to_join(height);
-    larger(worst(edits, height), joined) + held * larger(2 * height, joined)
+    let joined = height + 1 + branches_to_join(height);
+    larger(worst(edits, height), joined) + held * larger(2 * (height + 1), joined)
 }
 
 /// The write side of a [`StaticRegistry`].

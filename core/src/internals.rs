@@ -48,6 +48,6 @@
 //! registry.count_from(usize::MAX);
 //! ```
 
-pub use crate::epoch::slots::{Inside, Kept, Slot};
+pub use crate::epoch::slots::{Inside, Kept, Outermost, Slot};
 pub use crate::epoch::{Crowd, Emptied, Stay};
-pub use crate::recent::Recent;
+pub use crate::lookup::Reached;

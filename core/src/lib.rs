@@ -5,13 +5,14 @@
 //! through an immutable snapshot: no lock, no system call, no allocation, no retry.
 //!
 //! ```text
-//! read:   address -> aperture -> object -> info                          Session::query_pointer, any thread
-//!            |          |           |        |
-//!         lookup     aperture  tree, userptr info
+//! read:   address -> page -> object -> info                              Session::query_pointer, any thread
+//!            |         |        |        |
+//!         lookup     pages   record    info          userptr, aperture, tree: where a page alone does not answer
 //!
 //! write:  verb -> decide -> driver -> edit -> publish -> retire          Manager, one at a time
 //!            |       |         |        |        |         |
-//!         manager  ledger   driver  tree::edit registry  epoch
+//!         manager  ledger   driver   pages,  registry  epoch
+//!                                    tree
 //! ```
 //!
 //! | room | what is in it |
@@ -19,7 +20,9 @@
 //! | [`address`], [`node`], [`flags`], [`info`], [`error`] | the words everything is said in |
 //! | [`aperture`] | which index an address is looked for in |
 //! | `record`, `list` | what readers see of an object: one cache line, and its lists of nodes |
-//! | `tree`, `userptr` | a persistent B+ tree; the second index, whose intervals overlap |
+//! | `pages` | the page index: objects by page, one load a level |
+//! | `tree`, `userptr` | a persistent B+ tree; the userptr index, whose intervals overlap |
+//! | `index`, `nodes` | either of both as the index of objects by address; the pools that all draw on |
 //! | [`snapshot`], `version`, `lookup`, `many` | everything at one instant, THE READ PATH, and many look-ups side by side |
 //! | [`epoch`] | when retired memory may be reused: crossbeam-epoch, or fixed reader slots |
 //! | [`pool`], `primitive` | where memory comes from; the one door to atomics |
@@ -82,6 +85,8 @@ pub mod error;
 #[cfg(all(target_has_atomic = "ptr", not(loom)))]
 pub mod fixed;
 pub mod flags;
+#[allow(unsafe_code)]
+mod index;
 pub mod info;
 #[doc(hidden)]
 #[cfg(target_has_atomic = "ptr")]
@@ -89,14 +94,18 @@ pub mod internals;
 mod ledger;
 #[allow(unsafe_code)]
 mod list;
+#[allow(unsafe_code)]
 mod lookup;
 #[cfg(target_has_atomic = "ptr")]
 pub mod manager;
 #[allow(unsafe_code)]
 mod many;
 pub mod node;
+mod nodes;
 #[cfg(target_has_atomic = "ptr")]
 pub mod objects;
+#[allow(unsafe_code)]
+mod pages;
 #[allow(unsafe_code)]
 pub mod pool;
 #[cfg(loom)]
@@ -107,9 +116,6 @@ mod primitive;
 #[cfg(target_has_atomic = "ptr")]
 #[allow(unsafe_code)]
 pub mod reader;
-#[cfg(target_has_atomic = "ptr")]
-#[allow(unsafe_code)]
-mod recent;
 mod record;
 #[cfg(all(target_has_atomic = "ptr", not(loom)))]
 #[allow(unsafe_code)]
@@ -117,6 +123,7 @@ pub mod region;
 #[cfg(target_has_atomic = "ptr")]
 #[allow(unsafe_code)]
 pub mod registry;
+#[allow(unsafe_code)]
 pub mod snapshot;
 #[allow(unsafe_code)]
 mod tree;

@@ -12,7 +12,7 @@ use core::alloc::Layout;
 use core::ptr::{self, NonNull};
 
 use crate::error::{Error, Result};
-use crate::pool::{Memory, Pool};
+use crate::pool::{Memory, Pool, pooled};
 
 /// Publishes that a list without holders keeps its bytes for, unless the domain says otherwise. A machine with small
 /// addresses has little memory and no C callers.
@@ -101,6 +101,8 @@ struct Small {
     len: u32,
     ids: [u32; SMALL],
 }
+
+pooled!(Small);
 
 const _: () = assert!(size_of::<usize>() != 8 || size_of::<Small>() == 128);
 const IDS_AT: usize = core::mem::offset_of!(Small, ids);

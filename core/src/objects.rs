@@ -8,9 +8,11 @@ use crate::aperture::Aperture;
 use crate::epoch::Domain;
 use crate::error::{Error, Result};
 use crate::flags::MemFlags;
+use crate::index::Index;
 use crate::info::PointerType;
 use crate::list::List;
 use crate::node::NodeId;
+use crate::pages::Span;
 use crate::pool::Memory;
 use crate::record::{ObjectId, Record};
 use crate::registry::{Wanted, Writer};
@@ -71,13 +73,13 @@ impl<D: Domain, M: Memory> Writer<'_, D, M> {
         let extent = record.extent(page);
         let whole = page.offset(record.start) == 0 && page.offset(extent) == 0 && record.kind != PointerType::Unknown;
         let inside = self.layout().bounds(aperture).contains_range(record.start, extent);
-        let free = self.find_inside(aperture, record.start).is_none()
-            && self.next(aperture, record.start).is_none_or(|next| next.start - record.start >= extent);
+        // Only asked for where the range does not wrap.
+        let free = || self.version().objects(aperture).is_free(Span::of_pages(record.start, extent), page);
         // Userptrs stand in SVM, and each once in their index, whatever the routing asks.
         let key = Key { address: record.cpu, size: record.size };
         let known = self.version().userptrs().exact(key).is_some();
         let placed = !record.is_userptr() || (aperture == Aperture::Svm && !known);
-        if record.size > 0 && whole && inside && free && placed { Ok(()) } else { Err(Error::InvalidParameter) }
+        if record.size > 0 && whole && inside && placed && free() { Ok(()) } else { Err(Error::InvalidParameter) }
     }
 
     /// Takes the object that starts at `start` away and publishes. O(log n). [`Error::NotRegistered`] if there is none.
@@ -95,9 +97,9 @@ impl<D: Domain, M: Memory> Writer<'_, D, M> {
     #[doc(alias = "hsaKmtSetMemoryUserData")]
     pub fn set_user_data(&mut self, address: usize, user_data: usize) -> Result<()> {
         let (aperture, known) = self.locate(address, Wanted::Any).ok_or(Error::NotRegistered)?;
-        let record = Record { user_data, ..*known };
+        let (old, record) = (known.pointer(), Record { user_data, ..*known });
         self.reserve_in_place()?;
-        self.replace_known(aperture, &record)
+        self.replace_known(aperture, old, &record)
     }
 
     /// Says on which nodes the object that starts at `start` is mapped, and publishes. O(log n).
@@ -129,8 +131,10 @@ impl<D: Domain, M: Memory> Writer<'_, D, M> {
     /// Takes every object away and forgets the layout. Publishes after each.
     pub fn clear_objects(&mut self) -> Result<()> {
         for aperture in Aperture::all() {
-            while let Some(record) = self.next(aperture, 0) {
+            let mut from = 0;
+            while let Some(record) = self.next(aperture, from) {
                 self.remove_object(aperture, record.start)?;
+                from = record.start;
             }
         }
         self.clear()

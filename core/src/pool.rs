@@ -2,8 +2,10 @@
 //! `Chain` strings slots together without allocating.
 //!
 //! Only the writer is ever here. A slot is in exactly one place at a time: free in its pool, in the writer's hand, in
-//! a published version, or retired and waiting in a chain. The link that strings chains stands *beside* the value,
-//! never inside it, so that retiring a node writes no byte a reader may still look at.
+//! a published version, or retired and waiting in a chain. The link that strings chains stands *beside* the value, with
+//! what else only the writer keeps ([`Pooled::Beside`]): retiring a node writes no byte that a reader may still look at.
+//! Values that are never retired in a chain of their own ([`Pooled::LINK_INSIDE`]) have no room beside them: their link
+//! takes the place of the value while the slot is free.
 //!
 //! Blocks go back to [`Memory`] only when the pool is dropped; a steady state therefore allocates nothing.
 
@@ -74,6 +76,26 @@ unsafe impl Memory for Heap {
     }
 }
 
+/// The global allocator, as if there were little memory: address indexes are trees then.
+#[cfg(all(test, feature = "alloc"))]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scarce;
+
+#[cfg(all(test, feature = "alloc"))]
+// SAFETY: `Heap`'s.
+unsafe impl Memory for Scarce {
+    const SCARCE: bool = true;
+
+    fn take(&mut self, layout: Layout) -> Option<NonNull<u8>> {
+        Heap.take(layout)
+    }
+
+    unsafe fn give(&mut self, block: NonNull<u8>, layout: Layout) {
+        // SAFETY: by contract.
+        unsafe { Heap.give(block, layout) }
+    }
+}
+
 /// What [`Memory::slots_per_block`] answers unless told otherwise.
 const fn slots_per_block(bytes: usize) -> usize {
     match bytes {
@@ -92,19 +114,58 @@ pub(crate) const fn few_slots_per_block(bytes: usize) -> usize {
     }
 }
 
+/// What a pool can hold.
+pub(crate) trait Pooled: Copy {
+    /// What stands beside the value. The writer writes it before it publishes the value, and again when it retires it.
+    type Beside: Copy;
+
+    /// The link stands in the value's own bytes while the slot is free. Such a value is never in a chain while a reader may
+    /// look at it.
+    const LINK_INSIDE: bool = false;
+}
+
+/// Types without anything beside them.
+macro_rules! pooled {
+    ($($of:ty),*) => { $(impl $crate::pool::Pooled for $of { type Beside = (); })* };
+}
+pooled!(crate::aperture::Layout, crate::version::GpuvmRoots);
+pub(crate) use pooled;
+
 /// A value and, beside it, the link of the chain its slot is in.
 #[repr(C)]
-struct Slot<T> {
+struct Slot<T: Pooled> {
     value: MaybeUninit<T>,
-    link: *mut Slot<T>,
+    link: *mut T,
+    beside: MaybeUninit<T::Beside>,
     /// In models: told of every reading and every reuse.
     #[cfg(loom)]
     watch: crate::primitive::Watch,
 }
 
+/// Bytes from one slot to the next.
+const fn stride<T: Pooled>() -> usize {
+    if T::LINK_INSIDE {
+        assert!(size_of::<T>() >= size_of::<*mut T>() && align_of::<T>() >= align_of::<*mut T>() && !cfg!(loom));
+        size_of::<T>()
+    } else {
+        size_of::<Slot<T>>()
+    }
+}
+
+/// Where the link of a slot is.
+fn link_of<T: Pooled>(value: *mut T) -> *mut *mut T {
+    let at = if T::LINK_INSIDE { 0 } else { core::mem::offset_of!(Slot<T>, link) };
+    value.wrapping_byte_add(at).cast()
+}
+
+/// Where that stands which is beside a value.
+pub(crate) fn beside<T: Pooled>(value: NonNull<T>) -> *mut T::Beside {
+    value.as_ptr().wrapping_byte_add(core::mem::offset_of!(Slot<T>, beside)).cast()
+}
+
 /// In models: makes a slot's watch.
 #[cfg(loom)]
-fn watch<T>(slot: NonNull<Slot<T>>) {
+fn watch<T: Pooled>(slot: NonNull<Slot<T>>) {
     // SAFETY: `grow` gives a slot inside a block that is its own.
     let watch = unsafe { &raw mut (*slot.as_ptr()).watch };
     // SAFETY: as above.
@@ -114,7 +175,7 @@ fn watch<T>(slot: NonNull<Slot<T>>) {
 /// In models: tells loom that this thread reads a value of a pool.
 #[cfg(loom)]
 #[track_caller]
-pub(crate) fn reading<T>(value: *const T) {
+pub(crate) fn reading<T: Pooled>(value: *const T) {
     let slot = NonNull::new(value.cast_mut()).map(|value| value.cast::<Slot<T>>());
     // SAFETY: callers give what a version points to, or null: a value of a pool's slot, made by `grow`.
     slot.into_iter().for_each(|slot| unsafe { slot.as_ref() }.watch.read());
@@ -123,12 +184,12 @@ pub(crate) fn reading<T>(value: *const T) {
 /// Slots strung together; keeps both ends, so that two chains join in one step.
 #[derive(Debug)]
 pub(crate) struct Chain<T> {
-    head: *mut Slot<T>,
-    tail: *mut Slot<T>,
+    head: *mut T,
+    tail: *mut T,
     len: usize,
 }
 
-impl<T> Chain<T> {
+impl<T: Pooled> Chain<T> {
     pub(crate) const fn new() -> Chain<T> {
         Chain { head: ptr::null_mut(), tail: ptr::null_mut(), len: 0 }
     }
@@ -139,25 +200,38 @@ impl<T> Chain<T> {
 
     /// Bytes of its slots.
     pub(crate) fn bytes(&self) -> usize {
-        self.len * size_of::<Slot<T>>()
+        self.len * stride::<T>()
     }
 
     /// Adds a slot at the end.
     ///
     /// # Safety
-    /// `value` came from a [`Pool`] of `T` and is in no chain.
+    /// `value` came from a [`Pool`] of `T` and is in no chain; if its link is inside, no reader can see it.
     pub(crate) unsafe fn push(&mut self, value: NonNull<T>) {
-        let slot = value.cast::<Slot<T>>().as_ptr();
-        // SAFETY: by contract the pointer is that of a pool's slot, whose first field is the value; its link is the
-        // writer's alone.
-        unsafe { (*slot).link = ptr::null_mut() };
+        let slot = value.as_ptr();
+        // SAFETY: by contract the pointer is that of a pool's slot; its link is the writer's alone.
+        unsafe { link_of(slot).write(ptr::null_mut()) };
         if self.tail.is_null() {
             self.head = slot;
         } else {
             // SAFETY: `tail` is a slot of this chain, hence valid, and its link is the writer's alone.
-            unsafe { (*self.tail).link = slot };
+            unsafe { link_of(self.tail).write(slot) };
         }
         self.tail = slot;
+        self.len += 1;
+    }
+
+    /// Adds a slot in front.
+    ///
+    /// # Safety
+    /// As for [`Chain::push`].
+    pub(crate) unsafe fn push_first(&mut self, value: NonNull<T>) {
+        // SAFETY: by contract the pointer is that of a pool's slot; its link is the writer's alone.
+        unsafe { link_of(value.as_ptr()).write(self.head) };
+        self.head = value.as_ptr();
+        if self.tail.is_null() {
+            self.tail = self.head;
+        }
         self.len += 1;
     }
 
@@ -165,28 +239,23 @@ impl<T> Chain<T> {
     pub(crate) fn pop(&mut self) -> Option<NonNull<T>> {
         let slot = NonNull::new(self.head)?;
         // SAFETY: a slot of this chain is valid and its link is the writer's alone.
-        self.head = unsafe { (*slot.as_ptr()).link };
+        self.head = unsafe { link_of(slot.as_ptr()).read() };
         if self.head.is_null() {
             self.tail = ptr::null_mut();
         }
         self.len -= 1;
-        Some(slot.cast())
+        Some(slot)
     }
 
-    /// Overwrites every value: in tests a reader that still looks at one finds nonsense.
-    #[cfg(any(test, loom))]
-    #[track_caller]
-    fn poison(&mut self) {
+    /// The slots, first to last.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = NonNull<T>> + '_ {
         let mut here = self.head;
-        while let Some(slot) = NonNull::new(here) {
-            // SAFETY: a slot of this chain is valid, and its grace period has passed: nobody reads its value.
-            unsafe { slot.as_ptr().cast::<u8>().write_bytes(0xdd, size_of::<T>()) };
-            #[cfg(loom)]
-            // SAFETY: a slot of this chain is valid, and `grow` made its watch.
-            unsafe { slot.as_ref() }.watch.write();
+        core::iter::from_fn(move || {
+            let slot = NonNull::new(here)?;
             // SAFETY: a slot of this chain is valid and its link is the writer's alone.
-            here = unsafe { (*slot.as_ptr()).link };
-        }
+            here = unsafe { link_of(slot.as_ptr()).read() };
+            Some(slot)
+        })
     }
 
     /// Moves all of `other` to the end of this chain.
@@ -198,12 +267,28 @@ impl<T> Chain<T> {
             self.head = other.head;
         } else {
             // SAFETY: `tail` is a slot of this chain, hence valid, and its link is the writer's alone.
-            unsafe { (*self.tail).link = other.head };
+            unsafe { link_of(self.tail).write(other.head) };
         }
         self.tail = other.tail;
         self.len += other.len;
         *other = Chain::new();
     }
+}
+
+/// In tests: overwrites a value whose grace period has passed, so that a reader that still looks at it finds nonsense.
+///
+/// # Safety
+/// No reader can see the value, and it is a pool's.
+#[cfg(any(test, loom))]
+#[track_caller]
+unsafe fn poison<T: Pooled>(value: NonNull<T>) {
+    let kept = if T::LINK_INSIDE { size_of::<*mut T>() } else { 0 };
+    let rest = value.as_ptr().cast::<u8>().wrapping_add(kept);
+    // SAFETY: by contract nobody reads the value; the link inside it stays.
+    unsafe { rest.write_bytes(0xdd, size_of::<T>() - kept) };
+    #[cfg(loom)]
+    // SAFETY: a pool's slot is valid, and `grow` made its watch.
+    unsafe { value.cast::<Slot<T>>().as_ref() }.watch.write();
 }
 
 /// What stands at the front of a block.
@@ -218,7 +303,7 @@ pub(crate) struct Pool<T> {
     blocks: *mut Block,
 }
 
-impl<T: Copy> Pool<T> {
+impl<T: Pooled> Pool<T> {
     pub(crate) const fn new() -> Pool<T> {
         Pool { free: Chain::new(), blocks: ptr::null_mut() }
     }
@@ -238,40 +323,36 @@ impl<T: Copy> Pool<T> {
 
     #[cold]
     fn grow(&mut self, memory: &mut impl Memory) -> Result<()> {
-        let slots = memory.slots_per_block(size_of::<Slot<T>>()).max(1);
+        let slots = memory.slots_per_block(stride::<T>()).max(1);
         let (layout, first) = Self::block_layout(slots).ok_or(Error::NoMemory)?;
         let block = memory.take(layout).ok_or(Error::NoMemory)?;
         let header = block.cast::<Block>();
         // SAFETY: the block starts with room for a `Block` at its alignment (see `block_layout`) and is ours.
         unsafe { header.as_ptr().write(Block { next: self.blocks, slots }) };
         self.blocks = header.as_ptr();
-        // SAFETY: `first` is within the block.
-        let mut slot = unsafe { block.add(first) }.cast::<Slot<T>>();
         for position in 0..slots {
+            // SAFETY: the block has room for `slots` slots from `first` on (see `block_layout`).
+            let slot = unsafe { block.add(first + position * stride::<T>()) }.cast::<T>();
             #[cfg(loom)]
-            watch(slot);
+            watch(slot.cast::<Slot<T>>());
             // SAFETY: the slot is inside the block, belongs to this pool and is in no chain yet.
-            unsafe { self.free.push(slot.cast()) };
-            if position + 1 < slots {
-                // SAFETY: the block has room for `slots` slots from `first` on, and this is not the last.
-                slot = unsafe { slot.add(1) };
-            }
+            unsafe { self.free.push(slot) };
         }
         Ok(())
     }
 
     /// The layout of a block of `slots` slots, and where its first slot is.
     fn block_layout(slots: usize) -> Option<(Layout, usize)> {
-        let slots = Layout::array::<Slot<T>>(slots).ok()?;
+        let slots = Layout::from_size_align(slots.checked_mul(stride::<T>())?, align_of::<Slot<T>>()).ok()?;
         Layout::new::<Block>().extend(slots).ok()
     }
 
     /// Bytes of the blocks that hold `count` values where memory is little; each block in whole `grains`.
     #[cfg(not(loom))]
     pub(crate) const fn bytes_for(count: usize, grain: usize) -> usize {
-        let slots = few_slots_per_block(size_of::<Slot<T>>());
+        let slots = few_slots_per_block(stride::<T>());
         let first = size_of::<Block>().next_multiple_of(align_of::<Slot<T>>());
-        let block = first + slots * size_of::<Slot<T>>();
+        let block = first + slots * stride::<T>();
         count.div_ceil(slots) * block.next_multiple_of(grain)
     }
 
@@ -301,13 +382,18 @@ impl<T: Copy> Pool<T> {
         Some(slot)
     }
 
-    /// Gives a slot back that no reader can have seen.
+    /// Gives a slot back that no reader can see: it is the next to be taken.
     ///
     /// # Safety
     /// `value` came from this pool, is in no chain, and no reader holds it.
     pub(crate) unsafe fn give(&mut self, value: NonNull<T>) {
+        #[cfg(any(test, loom))]
         // SAFETY: by contract.
-        unsafe { self.free.push(value) };
+        unsafe {
+            poison(value)
+        };
+        // SAFETY: by contract.
+        unsafe { self.free.push_first(value) };
     }
 
     /// Gives back a whole chain whose grace period has passed. Its slots are the next to be taken: they are the ones
@@ -318,7 +404,10 @@ impl<T: Copy> Pool<T> {
             return;
         }
         #[cfg(any(test, loom))]
-        chain.poison();
+        for value in chain.iter() {
+            // SAFETY: the grace period of the whole chain has passed.
+            unsafe { poison(value) };
+        }
         chain.append(&mut self.free);
         core::mem::swap(chain, &mut self.free);
     }
@@ -343,6 +432,8 @@ impl<T: Copy> Pool<T> {
 #[cfg(all(test, feature = "alloc"))]
 mod tests {
     use super::*;
+
+    pooled!([u64; 9], u64);
 
     #[test]
     fn slots_are_distinct_aligned_and_reused() {

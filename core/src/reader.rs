@@ -9,7 +9,7 @@ use crate::info::PointerInfo;
 use crate::primitive::Ordering;
 use crate::registry::Registry;
 use crate::snapshot::Snapshot;
-use crate::version::Version;
+use crate::version::Published;
 
 /// Hands out readers; copy it to every thread.
 #[derive(Debug)]
@@ -91,7 +91,7 @@ impl<D: Domain> Session<'_, D> {
     #[inline]
     pub fn snapshot(&mut self) -> Result<Snapshot<'_>> {
         D::refresh(&mut self.guard);
-        self.current().map(Snapshot::new)
+        self.current()
     }
 
     #[inline(always)]
@@ -100,17 +100,15 @@ impl<D: Domain> Session<'_, D> {
     }
 
     #[inline(always)]
-    fn current(&self) -> Result<&Version> {
+    fn current(&self) -> Result<Snapshot<'_>> {
         if !D::is_inside(&self.guard) {
             return Err(Error::NotOpened);
         }
         let root = self.registry.root.load(Ordering::Acquire);
-        #[cfg(loom)]
-        crate::pool::reading(root);
         // SAFETY: not null means published: initialised before the Release store in `publish`, which this Acquire load
         // pairs with. It was loaded inside the domain, so its memory is not reused while the guard lives, and `&self`
         // borrows the guard.
-        unsafe { root.as_ref() }.ok_or(Error::NotOpened)
+        Published::from_raw(root).map(|published| unsafe { Snapshot::new(published) }).ok_or(Error::NotOpened)
     }
 }
 

@@ -1,10 +1,13 @@
-//! What readers see of an object: one [`Record`], one cache line, copied into the leaves.
+//! What readers see of an object: one [`Record`], one cache line. Every index of a version points to the same one.
+
+use core::ptr::{self, NonNull};
 
 use crate::address::PageSize;
 use crate::flags::MemFlags;
 use crate::info::PointerType;
 use crate::list::List;
 use crate::node::NodeId;
+use crate::pool::Pooled;
 
 /// Names an object in the writer's ledger for as long as it lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -42,20 +45,32 @@ pub(crate) struct Record {
 
 const _: () = assert!(size_of::<usize>() != 8 || size_of::<Record>() == 64);
 
+impl Pooled for Record {
+    type Beside = ();
+
+    // A retired record waits with a version ([`crate::version`]), in no chain.
+    const LINK_INSIDE: bool = !cfg!(loom);
+}
+
 impl Record {
-    /// No object: holds no address.
-    pub(crate) const NONE: Record = Record {
-        start: 0,
-        cpu: 0,
-        size: 0,
-        user_data: 0,
-        registered: List::EMPTY,
-        mapped: List::EMPTY,
-        node: NodeId(0),
-        flags: MemFlags::empty(),
-        id: ObjectId(0),
-        kind: PointerType::Unknown,
-    };
+    /// Where it is, for the pool that it came from.
+    pub(crate) fn pointer(&self) -> NonNull<Record> {
+        // A pointer made of the reference could not be written through. The writer exposed the pool's own when it made the record.
+        let pointer = ptr::with_exposed_provenance_mut(ptr::from_ref(self).addr());
+        NonNull::new(pointer).unwrap_or(NonNull::from(self))
+    }
+
+    /// Whether it holds `address` and is no userptr: what is reported of it is then what stands in it.
+    #[inline(always)]
+    pub(crate) fn is_plain_at(&self, address: usize) -> bool {
+        address.wrapping_sub(self.start) < self.size && !self.is_userptr()
+    }
+
+    /// Whether `address` is in its pages.
+    #[inline(always)]
+    pub(crate) fn holds(&self, address: usize, page: PageSize) -> bool {
+        address.wrapping_sub(self.start) < self.extent(page)
+    }
 
     /// Bytes it occupies from `start`: whole pages.
     #[inline]

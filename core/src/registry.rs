@@ -32,20 +32,23 @@ use crate::address::PageSize;
 use crate::aperture::Layout;
 use crate::epoch::{Domain, Grace};
 use crate::error::{Error, Result};
+use crate::index::{self, IndexRoot};
 use crate::list::{List, Lists};
 use crate::pool::{Memory, Nothing};
 use crate::primitive::{AtomicPtr, AtomicUsize, Ordering, const_fn};
 use crate::reader::Readers;
+use crate::record::Record;
 use crate::snapshot::Snapshot;
 use crate::tree::Root;
-use crate::version::Version;
+use crate::version::{Published, Version};
 
 /// What readers and the writer share.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Registry<D> {
-    /// The newest version; null while closed, before the first writer, and in a child whose copy was wiped by fork.
-    pub(crate) root: AtomicPtr<Version>,
+    /// The newest version ([`Published`]); null while closed, before the first writer, and in a child whose copy was wiped by
+    /// fork.
+    pub(crate) root: AtomicPtr<u8>,
     generation: AtomicUsize,
     writers: AtomicUsize,
     pub(crate) domain: D,
@@ -118,7 +121,7 @@ impl<D> Registry<D> {
     pub unsafe fn current<'s>(&self) -> Option<Snapshot<'s>> {
         // SAFETY: not null means published, hence initialised before the Release store that this Acquire load pairs
         // with; inside the domain (contract) its memory is not reused.
-        unsafe { self.root.load(Ordering::Acquire).as_ref() }.map(Snapshot::new)
+        Published::from_raw(self.root.load(Ordering::Acquire)).map(|published| unsafe { Snapshot::new(published) })
     }
 }
 
@@ -147,6 +150,8 @@ impl<D: Domain> Registry<D> {
             pools: Pools::new(),
             lists: Lists::new(),
             current: None,
+            uses_pages: index::uses_pages::<M>(page),
+            in_bounds: true,
             opened: false,
             retired: Retired::new(),
             waiting: None,
@@ -169,7 +174,11 @@ pub struct Writer<'r, D: Domain + 'r, M: Memory> {
     pools: Pools,
     lists: Lists,
     /// The newest version, `None` only until `begin` has made the first.
-    current: Option<NonNull<Version>>,
+    current: Option<Published>,
+    /// Objects stand in page indexes.
+    uses_pages: bool,
+    /// Each object of the SVM index lies in SVM by the newest layout.
+    in_bounds: bool,
     opened: bool,
     retired: Retired,
     waiting: Option<(usize, Retired)>,
@@ -190,21 +199,24 @@ unsafe impl<'r, D: Domain + 'r, M: Memory + Send> Send for Writer<'r, D, M> wher
 
 impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
     fn begin(&mut self, page: PageSize) -> Result<()> {
-        self.pools.snapshots.reserve(1, &mut self.memory)?;
+        self.pools.versions.reserve(1, &mut self.memory)?;
         self.pools.layouts.reserve(1, &mut self.memory)?;
+        if self.uses_pages {
+            self.pools.nodes.pages.reserve(1, &mut self.memory)?;
+        }
         let layout = self.pools.layouts.make(Layout::empty(page)).ok_or(Error::NoMemory)?;
         let first = Version {
             generation: self.registry.generation.load(Ordering::Relaxed),
             layout,
-            svm: Root::EMPTY,
+            svm: IndexRoot::EMPTY,
             userptrs: Root::EMPTY,
-            svm_alt: Root::EMPTY,
-            mem_handle: Root::EMPTY,
-            cpuvm: Root::EMPTY,
+            svm_alt: IndexRoot::EMPTY,
+            mem_handle: IndexRoot::EMPTY,
+            cpuvm: IndexRoot::EMPTY,
             gpuvm: None,
         };
         self.opened = true;
-        self.publish(first)
+        self.publish(first, None)
     }
 
     /// The readers' side.
@@ -222,16 +234,17 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
         &self.memory
     }
 
-    /// The newest version. The writer needs no guard: it is the one who would retire it.
+    /// The newest version. The writer needs no guard: only its own `&mut self` methods retire or reuse versions.
     pub fn snapshot(&self) -> Snapshot<'_> {
-        Snapshot::new(self.version())
+        // SAFETY: `current` is always `Some` once `begin` succeeded, without which there is no writer to call this on.
+        let newest = unsafe { self.current.unwrap_unchecked() };
+        // SAFETY: the newest version is not retired while the writer is borrowed.
+        unsafe { Snapshot::new(newest) }
     }
 
     #[inline(always)]
     pub(crate) fn version(&self) -> &Version {
-        // SAFETY: `current` is always `Some` once `begin` succeeded, without which there is no writer to call this on;
-        // only `&mut self` methods retire or reuse versions.
-        unsafe { self.current.unwrap_or(NonNull::dangling()).as_ref() }
+        self.snapshot().version()
     }
 
     /// Bounds, page size and node table of the newest version.
@@ -254,26 +267,40 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
 
     /// The single store of a root that readers may follow.
     fn show(&self) {
-        let newest = self.current.map_or(ptr::null_mut(), NonNull::as_ptr);
+        let newest = self.current.map_or(ptr::null_mut(), Published::raw);
         self.registry.root.store(newest, Ordering::Release);
     }
 
-    /// Makes `next` the newest version. [`Writer::reserve`] has seen to its slot.
-    fn publish(&mut self, mut next: Version) -> Result<()> {
+    /// Makes `next` the newest version, which no longer has the record `gone`. [`Writer::reserve`] has seen to the memory.
+    fn publish(&mut self, mut next: Version, gone: Option<NonNull<Record>>) -> Result<()> {
         next.generation = next.generation.wrapping_add(1);
-        let next_generation = next.generation;
-        let next = self.pools.snapshots.make(next).ok_or(Error::NoMemory)?;
-        let old = self.current.replace(next);
+        let generation = next.generation;
+        let version = self.pools.versions.take().ok_or(Error::NoMemory)?;
+        let published = if self.uses_pages {
+            let top = self.index_edit(generation).of_pages().top(next.svm.word(), version)?;
+            next.svm = top.into();
+            // SAFETY: alive for as long as the version that is being published.
+            let layout = unsafe { next.layout.as_ref() };
+            Published::of_pages(top, self.in_bounds && layout.asks_svm_first())
+        } else {
+            Published::of_version(version)
+        };
+        // SAFETY: a slot just taken is valid for a `Version` and the writer's alone.
+        unsafe { version.write(next) };
+        let old = self.current.replace(published);
         if self.opened {
             self.show();
         }
-        self.registry.generation.store(next_generation, Ordering::Release);
+        self.registry.generation.store(generation, Ordering::Release);
         if let Some(old) = old {
-            // SAFETY: from this pool, replaced just now, retired once.
-            unsafe { self.retired.snapshots.push(old) };
+            self.retired.version(old.version_pointer(), gone);
         }
-        self.retired.publishes += 1;
         Ok(())
+    }
+
+    /// The nodes for an edit that makes this version.
+    fn index_edit(&mut self, generation: usize) -> index::Edit<'_> {
+        index::Edit { nodes: &mut self.pools.nodes, retired: &mut self.retired.nodes, generation }
     }
 
     /// The list of `id(0), ..., id(len - 1)`, held once more; [`Writer::release`] ends the hold.
@@ -332,4 +359,4 @@ impl<D: Domain, M: Memory> core::fmt::Debug for Writer<'_, D, M> {
 #[cfg(all(test, feature = "alloc"))]
 mod stress;
 #[cfg(all(test, feature = "alloc"))]
-mod tests;
+pub(crate) mod tests;

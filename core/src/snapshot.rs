@@ -1,8 +1,11 @@
 //! A version of the registry that a guard keeps: everything at one instant.
 
-use crate::aperture::Layout;
+use core::marker::PhantomData;
+
+use crate::aperture::{Aperture, Layout};
+use crate::index::Index;
 use crate::info::PointerInfo;
-use crate::version::Version;
+use crate::version::{Published, Version};
 
 /// The whole registry at one instant. A [`Session`](crate::reader::Session) keeps it readable, or the
 /// [`Writer`](crate::registry::Writer) that published it, and `'g` is that borrow.
@@ -43,50 +46,61 @@ use crate::version::Version;
 /// assert_eq!(snapshot.iter().count(), 0);
 /// # Ok::<(), hsakmt_core::error::Error>(())
 /// ```
-#[derive(Debug)]
 pub struct Snapshot<'g> {
-    pub(crate) version: &'g Version,
+    pub(crate) published: Published,
+    version: PhantomData<&'g Version>,
+}
+
+impl core::fmt::Debug for Snapshot<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Snapshot").field("generation", &self.generation()).finish_non_exhaustive()
+    }
 }
 
 impl<'g> Snapshot<'g> {
+    /// # Safety
+    /// The version is not retired, or its grace period has not passed, for all of `'g`.
     #[inline(always)]
-    pub(crate) fn new(version: &'g Version) -> Snapshot<'g> {
-        Snapshot { version }
+    pub(crate) unsafe fn new(published: Published) -> Snapshot<'g> {
+        Snapshot { published, version: PhantomData }
+    }
+
+    #[inline(always)]
+    pub(crate) fn version(&self) -> &'g Version {
+        // SAFETY: `new`'s contract.
+        unsafe { self.published.version() }
     }
 
     /// Counts publishes: two snapshots of one registry with equal generations are equal, or 2^32 publishes apart where
     /// a word is 32 bits.
     #[inline]
     pub fn generation(&self) -> usize {
-        self.version.generation
+        self.version().generation
     }
 
     /// Bounds, page size and the node table.
     #[inline]
     pub fn layout(&self) -> &'g Layout {
-        self.version.layout()
+        self.version().layout()
     }
 
-    /// The allocation that contains `address`, or [`PointerInfo::UNKNOWN`]. Wait-free, O(log n).
+    /// The allocation that contains `address`, or [`PointerInfo::UNKNOWN`]. Wait-free.
     #[doc(alias = "hsaKmtQueryPointerInfo")]
     #[inline(always)]
     pub fn query_pointer(&self, address: usize) -> PointerInfo<'g> {
-        self.version.query_pointer(address)
+        self.find_pointer(address).unwrap_or(PointerInfo::UNKNOWN)
     }
 
-    /// The allocation that contains `address`. Wait-free, O(log n).
-    #[inline(always)]
-    pub fn find_pointer(&self, address: usize) -> Option<PointerInfo<'g>> {
-        self.version.find_pointer(address)
-    }
-
-    /// The allocation that contains each of `addresses`, in order; as many as fit in `out`. Wait-free, O(log n) each.
-    pub fn query_many(&self, addresses: &[usize], out: &mut [PointerInfo<'g>]) {
-        self.version.query_many(addresses, out);
-    }
-
-    /// Every object, aperture by aperture, by address. O(log n) per step.
+    /// Every object, aperture by aperture, by address. Wait-free; O(log n) per step.
     pub fn iter(&self) -> impl Iterator<Item = PointerInfo<'g>> + 'g {
-        self.version.iter()
+        let version = self.version();
+        Aperture::all().flat_map(move |aperture| {
+            let mut from = Some(0);
+            core::iter::from_fn(move || {
+                let record = version.objects(aperture).next(from?)?;
+                from = record.start.checked_add(1);
+                Some(version.info(record))
+            })
+        })
     }
 }

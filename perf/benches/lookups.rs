@@ -7,6 +7,7 @@
 //! | `one_shot` | the process's context, entered for each (slots) |
 //! | `c_entry` | `hsaKmtQueryPointerInfo` |
 //! | `miss`, `userptr` | a session, between and inside userptrs; 1,000 buffers beside them |
+//! | `c_beside_100` | `hsaKmtQueryPointerInfo` on 1,000 buffers beside 100 userptrs: inside a buffer, inside a userptr, between userptrs |
 //! | `set_user_data` | `hsaKmtSetMemoryUserData` |
 
 #![allow(missing_docs, reason = "iai-callgrind's macros make public items")]
@@ -14,7 +15,7 @@
 use std::hint::black_box;
 use std::mem::{ManuallyDrop, MaybeUninit};
 
-use hsakmt_benches::workload::{BUFFER, OpenContext, Scene, c_query, c_set_user_data};
+use hsakmt_benches::workload::{OpenContext, Scene, c_query, c_set_user_data};
 use hsakmt_core::epoch::crossbeam::Crossbeam;
 use hsakmt_core::info::PointerInfo;
 use hsakmt_core::reader::Reader;
@@ -133,16 +134,33 @@ fn c_entry(open: OpenContext) -> ManuallyDrop<OpenContext> {
     ManuallyDrop::new(open)
 }
 
-/// Addresses in the order of their buffers. Neighbours do not share a place among a thread's last hits, random ones may.
-fn neighbours(buffers: usize) -> OpenContext {
-    let mut open = process(buffers);
-    open.addresses.hits.sort_unstable();
-    open.addresses.hits.dedup_by_key(|address| *address / BUFFER);
-    open
+/// The process's context with 1,000 buffers and 100 userptrs, and what to ask for.
+struct Beside {
+    /// Held for its objects.
+    _open: OpenContext,
+    list: Vec<usize>,
+}
+
+fn beside(pick: fn(&OpenContext) -> &Vec<usize>) -> Beside {
+    let open = OpenContext::new(1_000, 100).expect("the simulated machine makes them");
+    assert_eq!(c_query(open.addresses.hits[0], &mut MaybeUninit::uninit()), 0, "a hit");
+    Beside { list: pick(&open).iter().copied().take(LOOK_UPS).collect(), _open: open }
+}
+
+#[library_benchmark(setup = beside)]
+#[bench::hit(|open| &open.addresses.hits)]
+#[bench::userptr(|open| &open.addresses.userptrs)]
+#[bench::miss(|open| &open.addresses.misses)]
+fn c_beside_100(asked: Beside) -> ManuallyDrop<Beside> {
+    let mut info = MaybeUninit::uninit();
+    for address in &asked.list {
+        black_box((c_query(*address, &mut info), &mut info));
+    }
+    ManuallyDrop::new(asked)
 }
 
 // The same eight again and again.
-#[library_benchmark(setup = neighbours)]
+#[library_benchmark(setup = process)]
 #[bench::of_1k(1_000)]
 #[bench::of_100k(100_000)]
 fn repeated(open: OpenContext) -> ManuallyDrop<OpenContext> {
@@ -165,7 +183,7 @@ fn set_user_data(open: OpenContext) -> ManuallyDrop<OpenContext> {
 
 library_benchmark_group!(
     name = all;
-    benchmarks = walk, session, one_shot, c_entry, repeated, miss, userptr, set_user_data
+    benchmarks = walk, session, one_shot, c_entry, c_beside_100, repeated, miss, userptr, set_user_data
 );
 
 // Instructions only: simulating caches would make the run several times longer and say nothing more.

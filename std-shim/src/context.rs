@@ -72,9 +72,8 @@ static OPENS: [AtomicU32; CONTEXTS] = [const { AtomicU32::new(0) }; CONTEXTS];
 /// How many processes, this one and those it was forked from, have had a context alive. Outside of the wiped memory.
 static PROCESS: AtomicUsize = AtomicUsize::new(0);
 
-/// Versions a process may publish before their numbers could be a forked child's: a million a second for twelve days. What
-/// was remembered of a parent's version (by a caller, or by a thread that was forked in the middle of noting it) is never
-/// taken for one of the child's.
+/// Versions a process may publish before their numbers could be a forked child's: a million a second for twelve days. A
+/// caller that remembers a generation of the parent's never takes one of the child's for it.
 const OF_A_PROCESS: usize = 1 << (usize::BITS / 8 * 5);
 
 /// Descriptors of one context that a child inherits and must close, plus 1; 0 is none.

@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use hsakmt_core::epoch::slots::{self, Slots};
 use hsakmt_core::epoch::{Domain, Grace};
-use hsakmt_core::internals::{Emptied, Inside, Kept, Recent, Slot, Stay};
+use hsakmt_core::internals::{Emptied, Inside, Kept, Outermost, Slot, Stay};
 
 use crate::cancel::CancelOff;
 use crate::shared::{Membarrier, SHARED, SLOTS};
@@ -38,12 +38,10 @@ use crate::tls;
 pub struct Own {
     /// The kernel's number of the thread that claimed the slot; 0 before that, and in a slot of a Rust reader.
     thread: AtomicU32,
-    /// Its last hits in the primary context.
-    pub(crate) recent: Recent,
 }
 
 impl Kept for Own {
-    const EMPTY: Own = Own { thread: AtomicU32::new(0), recent: Recent::new() };
+    const EMPTY: Own = Own { thread: AtomicU32::new(0) };
 }
 
 /// A reader slot of this process.
@@ -225,20 +223,22 @@ impl<'t> Mine<'t> {
         unsafe { &*self.0.load(Ordering::Relaxed) }
     }
 
-    /// Takes the calling thread inside `group`, if it has a slot and the kernel runs barriers. Wait-free: two compares, a load
-    /// and a store.
+    /// Takes the calling thread inside `group`, if it has a slot, is outside, and the kernel runs barriers. Wait-free: three
+    /// compares, a load and a store.
     #[inline(always)]
-    pub(crate) fn enter(self, group: usize) -> Option<Inside<'static, Own>> {
+    pub(crate) fn enter(self, group: usize) -> Option<Outermost<'static, Own>> {
         let slot = self.slot();
-        // SAFETY: the slot was claimed under this thread's own number, so no other thread is here; `Inside` values of a
-        // thread live within one call each, and a signal handler's call ends before the call it interrupted. The number is
-        // the plain one (`owner`): the kernel runs the writers' barrier on this thread.
-        slot.is_owned_by(self.number())
-            .then(|| unsafe { SHARED.slots.enter_slot_with(slot, group, || compiler_fence(SeqCst)) })
+        if !slot.is_owned_by(self.number()) {
+            return None;
+        }
+        // SAFETY: the slot was claimed under this thread's own number, so no other thread is here; stays of a thread live
+        // within one call each, and a signal handler's call ends before the call it interrupted. The number is the plain one
+        // (`owner`): the kernel runs the writers' barrier on this thread.
+        unsafe { SHARED.slots.enter_outermost_with(slot, group, || compiler_fence(SeqCst)) }
     }
 
-    /// As [`Mine::enter`] for a thread's first query, its first after a fork, and each without membarrier; `None` when all
-    /// slots are taken.
+    /// As [`Mine::enter`] for a thread's first query, its first after a fork, one in a signal handler that interrupted another,
+    /// and each without membarrier; `None` when all slots are taken.
     #[cold]
     #[inline(never)]
     pub(crate) fn enter_slowly(self, group: usize) -> Option<Inside<'static, Own>> {
@@ -279,8 +279,6 @@ impl<'t> Mine<'t> {
             FULL.store(FULL_FOR, Ordering::Relaxed);
             return None;
         };
-        // Another thread may have been its owner.
-        slot.kept().recent.forget();
         slot.kept().thread.store(kernel_thread(), Ordering::Release);
         Some(self.keep(before, slot))
     }

@@ -77,25 +77,31 @@ pub(super) static ROWS: [Row; 14] = {
     const DATA: Work = Calls("data");
     const K: usize = 1000;
     [
-        row("hit-16", "query: hit, 16 VRAM buffers", objects(16, 0), HIT, Ratio(2.5)),
-        row("data-16", "set user data, 16 VRAM buffers", objects(16, 0), DATA, Ratio(0.4)),
-        row("hit-1k", "query: hit, 1,000 VRAM buffers", objects(K, 0), HIT, Ratio(3.0)),
+        row("hit-16", "query: hit, 16 VRAM buffers", objects(16, 0), HIT, Ratio(6.0)),
+        row("data-16", "set user data, 16 VRAM buffers", objects(16, 0), DATA, Ratio(0.8)),
+        row("hit-1k", "query: hit, 1,000 VRAM buffers", objects(K, 0), HIT, Ratio(12.0)),
         row("data-1k", "set user data, 1,000 VRAM buffers", objects(K, 0), DATA, Ratio(0.4)),
         row("threads-2", "query: hit, 1,000 buffers, 2 threads", objects(K, 0), Threads, AtLeast(1.9)),
         row("tail-1k", "query: hit, 1,000, busy writer, p99.9", objects(K, 0), Tail, AtMost(300.0)),
-        row("hit-10k", "query: hit, 10,000 VRAM buffers", objects(10 * K, 0), HIT, Ratio(4.5)),
-        row("same-8-of-10k", "query: same 8 of 10,000 VRAM buffers", objects(10 * K, 0), Calls("same"), Ratio(10.0)),
+        row("hit-10k", "query: hit, 10,000 VRAM buffers", objects(10 * K, 0), HIT, Ratio(18.0)),
+        row("same-8-of-10k", "query: same 8 of 10,000 VRAM buffers", objects(10 * K, 0), Calls("same"), Ratio(7.0)),
         row("data-10k", "set user data, 10,000 VRAM buffers", objects(10 * K, 0), DATA, Ratio(0.66)),
-        row("hit-1k-userptrs-1k", "query: hit, 1,000 buffers, 1,000 userptrs", objects(K, K), HIT, Ratio(150.0)),
+        row("hit-1k-userptrs-1k", "query: hit, 1,000 buffers, 1,000 userptrs", objects(K, K), HIT, Ratio(450.0)),
         row(
             "hit-1k-userptrs-10k",
             "query: hit, 1,000 buffers, 10,000 userptrs",
             objects(K, 10 * K),
             HIT,
-            Ratio(1500.0),
+            Ratio(10_000.0),
         ),
-        row("miss-userptrs-10k", "query: miss among 10,000 userptrs", objects(K, 10 * K), Calls("miss"), Ratio(500.0)),
-        row("hit-100k", "query: hit, 100,000 VRAM buffers", objects(100 * K, 0), HIT, Ratio(4.5)),
+        row(
+            "miss-userptrs-10k",
+            "query: miss among 10,000 userptrs",
+            objects(K, 10 * K),
+            Calls("miss"),
+            Ratio(12_000.0),
+        ),
+        row("hit-100k", "query: hit, 100,000 VRAM buffers", objects(100 * K, 0), HIT, Ratio(30.0)),
         row("data-100k", "set user data, 100,000 VRAM buffers", objects(100 * K, 0), DATA, Ratio(0.66)),
     ]
 };

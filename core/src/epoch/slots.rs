@@ -37,7 +37,7 @@ mod slot;
 
 pub use super::barrier::{Barrier, Fences, SingleCore};
 #[doc(hidden)]
-pub use slot::{Inside, Kept, Slot};
+pub use slot::{Inside, Kept, Outermost, Slot};
 
 use slot::Word;
 
@@ -172,6 +172,23 @@ impl<const N: usize, B: Barrier, K: Kept> Slots<N, B, K> {
         // A handler's entry too: it may have interrupted this thread between its store and its barrier.
         light();
         inside
+    }
+
+    /// As [`Slots::enter_slot_with`], for a slot whose reader is outside; `None` in a signal handler that interrupted it inside.
+    /// One compare and two stores in all.
+    ///
+    /// # Safety
+    /// As for [`Slots::enter_slot_with`].
+    #[inline(always)]
+    pub unsafe fn enter_outermost_with<'d>(
+        &'d self,
+        slot: &'d Slot<K>,
+        group: usize,
+        light: impl FnOnce(),
+    ) -> Option<Outermost<'d, K>> {
+        let outermost = Outermost::mark::<B>(slot, group, &self.epoch)?;
+        light();
+        Some(outermost)
     }
 
     /// The writer's side for the registry of `group`.

@@ -129,7 +129,7 @@ fn play(steps: impl IntoIterator<Item = (usize, bool, bool)>) {
         }
     }
     check(registry, &alive);
-    shape(writer.version().objects(Aperture::Svm)).check(alive.len());
+    shape(writer.version().tree(Aperture::Svm)).check(alive.len());
     shape(writer.version().userptrs()).check(alive.values().filter(|userptr| **userptr).count());
 }
 
@@ -170,8 +170,8 @@ fn the_capacity_fits_in_the_emptiest_leaves() {
     }
     (0..=pairs).for_each(|pair| insert(&mut writer, leaf(2 * pair).nth(7).unwrap() + 1, false).unwrap());
     let objects = writer.snapshot().iter().count();
-    let shape = shape(writer.version().objects(Aperture::Svm));
-    assert!(objects <= OBJECTS && shape.leaves * 13 >= objects * 2, "{shape:?} of {objects}: not the emptiest");
+    let shape = shape(writer.version().tree(Aperture::Svm));
+    assert!(objects <= OBJECTS && shape.lowest * 13 >= objects * 2, "{shape:?} of {objects}: not the emptiest");
     shape.check(objects);
 }
 
@@ -210,7 +210,7 @@ fn a_high_tree_holds_its_size() {
             }
         }
         if step % 10 == 0 {
-            let shape = shape(writer.version().objects(Aperture::Svm));
+            let shape = shape(writer.version().tree(Aperture::Svm));
             shape.check(there.len());
             highest = highest.max(shape.height);
         }

@@ -188,7 +188,7 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         let access = |gpu: &GpuId| SvmAttribute { kind: SvmAttribute::ACCESS_IN_PLACE, value: gpu.0 };
         // `gpus` is a GpuList's, which is no longer.
         let attributes: heapless::Vec<_, MAX_NODES> = gpus.iter().take(MAX_NODES).map(access).collect();
-        self.driver.svm_set(pages, &attributes).map_err(|_| Error::Failed)?;
+        self.driver.svm_set(pages, &attributes)?;
         Ok(host.address() as u64)
     }
 

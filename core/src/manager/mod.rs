@@ -264,9 +264,9 @@ impl<'r, V: Driver, D: Domain, M: Memory> Manager<'r, V, D, M> {
     #[doc(alias = "hsaKmtSetMemoryUserData")]
     pub fn set_user_data(&mut self, address: usize, user_data: usize) -> Result<()> {
         let (aperture, known) = self.writer.locate(address, Wanted::Any).ok_or(Error::Failed)?;
-        let record = Record { user_data, ..*known };
+        let (old, record) = (known.pointer(), Record { user_data, ..*known });
         self.writer.reserve(1)?;
-        self.writer.replace_known(aperture, &record)
+        self.writer.replace_known(aperture, old, &record)
     }
 
     fn page(&self) -> PageSize {

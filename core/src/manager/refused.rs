@@ -20,13 +20,13 @@ pub enum SetUpError {
     #[error("the topology has {0} nodes and this library manages at most {MAX_NODES}")]
     TooManyNodes(usize),
     /// The device did not tell its GPUs' address ranges.
-    #[error("AMDKFD_IOC_GET_PROCESS_APERTURES_NEW: error {}", .0.0)]
+    #[error("AMDKFD_IOC_GET_PROCESS_APERTURES_NEW: {0}")]
     Apertures(Errno),
     /// The device told one GPU's address ranges twice.
     #[error("AMDKFD_IOC_GET_PROCESS_APERTURES_NEW lists GPU {:#x} twice", .0.0)]
     ListedTwice(GpuId),
     /// The device did not give this process a GPU's address space.
-    #[error("AMDKFD_IOC_ACQUIRE_VM of GPU {:#x}: error {}", gpu.0, errno.0)]
+    #[error("AMDKFD_IOC_ACQUIRE_VM of GPU {:#x}: {errno}", gpu.0)]
     AcquireVm {
         /// Which GPU.
         gpu: GpuId,
@@ -34,7 +34,7 @@ pub enum SetUpError {
         errno: Errno,
     },
     /// The device refused a GPU's cache policy.
-    #[error("AMDKFD_IOC_SET_MEMORY_POLICY of GPU {:#x}: error {}", gpu.0, errno.0)]
+    #[error("AMDKFD_IOC_SET_MEMORY_POLICY of GPU {:#x}: {errno}", gpu.0)]
     MemoryPolicy {
         /// Which GPU.
         gpu: GpuId,

@@ -98,7 +98,7 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
             }
         };
         let handle = handle.ok_or(Error::Failed)?;
-        let share = self.driver.ipc_export(handle, gpu, flags).map_err(|_| Error::Failed)?;
+        let share = self.driver.ipc_export(handle, gpu, flags)?;
         Ok(SharedHandle { share, aperture, index, pages, gpu: gpu.0 })
     }
 
@@ -182,7 +182,7 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
             return Err(Error::InvalidParameter);
         }
         let handle = handle.ok_or(Error::Failed)?;
-        let fd = self.driver.dmabuf_export(handle).map_err(|_| Error::Failed)?;
+        let fd = self.driver.dmabuf_export(handle)?;
         Ok((fd, offset as u64))
     }
 

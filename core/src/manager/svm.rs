@@ -77,7 +77,7 @@ impl<V: Driver, D: Domain, M: Memory> Manager<'_, V, D, M> {
         for attribute in named.iter_mut().filter(|attribute| is_access(attribute.kind)) {
             attribute.value = self.svm_gpu(attribute)?;
         }
-        self.driver.svm_get(start as u64, size as u64, named).map_err(|_| Error::Failed)?;
+        self.driver.svm_get(start as u64, size as u64, named)?;
         for attribute in named {
             if is_location(attribute.kind) || is_access(attribute.kind) {
                 attribute.value = match attribute.value {

@@ -4,14 +4,18 @@
 //! that a verb which has reserved cannot fail here. What never happens: two objects that start at one place, two userptrs
 //! of one (address, size), a key that no tree can hold, an object in one of its indexes only.
 
+use core::ptr::NonNull;
+
 use super::Writer;
 use crate::aperture::{Aperture, Layout};
 use crate::epoch::Domain;
 use crate::error::{Error, Result};
+use crate::index::{IndexRoot, Step};
+use crate::pages::edit::Change;
+use crate::pages::{self, NODES_PER_CHANGE, Span};
 use crate::pool::Memory;
 use crate::record::Record;
-use crate::tree::edit::Edit;
-use crate::tree::{ByAddress, LAST_KEY, Order, Root};
+use crate::tree::{LAST_KEY, Order, View};
 use crate::userptr::ByUserptr;
 use crate::version::Version;
 
@@ -29,51 +33,47 @@ impl<D: Domain, M: Memory> Writer<'_, D, M> {
             return Err(Error::Failed);
         }
         self.top_up(1)?;
-        self.edit(aperture, &record, |edit, root| edit.insert(root, &record), |edit, root| edit.insert(root, &record))
+        let made = self.make_record(record)?;
+        self.edit(aperture, &record, Step::Insert(made), None)
     }
 
     /// Replaces the object with the same start (and the same userptr) and publishes.
     pub(crate) fn replace(&mut self, aperture: Aperture, record: Record) -> Result<()> {
-        let known = self.find_start(aperture, record.start).ok_or(Error::Failed)?;
-        if known.is_userptr() != record.is_userptr() || ByUserptr::key(&known) != ByUserptr::key(&record) {
+        let known = self.locate_start(aperture, record.start).ok_or(Error::Failed)?;
+        if known.is_userptr() != record.is_userptr() || ByUserptr::key(known) != ByUserptr::key(&record) {
             return Err(Error::Failed);
         }
-        self.top_up_in_place()?;
-        self.replace_known(aperture, &record)
+        let old = known.pointer();
+        self.top_up_in_place(1)?;
+        self.replace_known(aperture, old, &record)
     }
 
-    /// As [`Writer::replace`], for a verb that has just found the record and reserved.
-    pub(crate) fn replace_known(&mut self, aperture: Aperture, record: &Record) -> Result<()> {
-        self.edit(aperture, record, |edit, root| edit.replace(root, record), |edit, root| edit.replace(root, record))
+    /// As [`Writer::replace`], for a verb that has just found the record `old` and reserved.
+    pub(crate) fn replace_known(&mut self, aperture: Aperture, old: NonNull<Record>, record: &Record) -> Result<()> {
+        let made = self.make_record(*record)?;
+        self.edit(aperture, record, Step::Replace(made), Some(old))
     }
 
     /// Takes the object at `start` away and publishes.
     pub(crate) fn remove(&mut self, aperture: Aperture, start: usize) -> Result<()> {
-        let known = self.find_start(aperture, start).ok_or(Error::Failed)?;
-        self.top_up_in_place()?;
-        let (by_address, by_userptr) = (ByAddress::key(&known), ByUserptr::key(&known));
-        self.edit(
-            aperture,
-            &known,
-            |edit, root| edit.remove(root, by_address),
-            |edit, root| edit.remove(root, by_userptr),
-        )
+        let known = self.locate_start(aperture, start).ok_or(Error::Failed)?;
+        let (known, old) = (*known, known.pointer());
+        self.top_up_in_place(0)?;
+        self.edit(aperture, &known, Step::Remove(old), Some(old))
     }
 
-    /// One change to one object, in its address index and, for a userptr, in the userptr index; then publishes.
-    fn edit(
-        &mut self,
-        aperture: Aperture,
-        record: &Record,
-        objects: impl FnOnce(&mut Edit<'_>, Root<ByAddress>) -> Result<Root<ByAddress>>,
-        userptrs: impl FnOnce(&mut Edit<'_>, Root<ByUserptr>) -> Result<Root<ByUserptr>>,
-    ) -> Result<()> {
+    fn make_record(&mut self, record: Record) -> Result<NonNull<Record>> {
+        let made = self.pools.nodes.records.make(record).ok_or(Error::NoMemory)?;
+        // For `Record::pointer`.
+        made.as_ptr().expose_provenance();
+        Ok(made)
+    }
+
+    /// One change to one object, in its address index and, for a userptr, in the userptr index; then publishes. `record` says
+    /// where the object is; the new version no longer has the record `old`.
+    fn edit(&mut self, aperture: Aperture, record: &Record, step: Step, old: Option<NonNull<Record>>) -> Result<()> {
         let mut next = *self.version();
-        let mut edit = Edit { nodes: &mut self.pools.nodes, limbo: &mut self.retired.trees };
-        let root = objects(&mut edit, next.root(aperture))?;
-        if record.is_userptr() {
-            next.userptrs = userptrs(&mut edit, next.userptrs)?;
-        }
+        let root = self.edit_index(next.root(aperture), record, step)?;
         match aperture {
             Aperture::Svm => next.svm = root,
             Aperture::SvmAlt => next.svm_alt = root,
@@ -81,10 +81,81 @@ impl<D: Domain, M: Memory> Writer<'_, D, M> {
             Aperture::Cpuvm => next.cpuvm = root,
             Aperture::Gpuvm(position) => self.set_gpuvm(&mut next, position, root)?,
         }
-        self.publish(next)
+        if record.is_userptr() {
+            let generation = self.next_generation();
+            next.userptrs = step.in_tree(&mut self.index_edit(generation).of_tree(), next.userptrs)?;
+            if self.uses_pages {
+                self.edit_marks(&mut next, record, step)?;
+            }
+        }
+        self.publish(next, old)
     }
 
-    fn set_gpuvm(&mut self, next: &mut Version, position: u8, root: Root<ByAddress>) -> Result<()> {
+    fn edit_index(&mut self, root: IndexRoot, record: &Record, step: Step) -> Result<IndexRoot> {
+        let (page, generation, uses_pages) = (self.layout().page, self.next_generation(), self.uses_pages);
+        let mut edit = self.index_edit(generation);
+        if uses_pages {
+            let span = Span::of_pages(record.start, record.extent(page));
+            return step.in_pages(&mut edit.of_pages(), root.word(), span).map(IndexRoot::from);
+        }
+        step.in_tree(&mut edit.of_tree(), root.tree()).map(IndexRoot::from)
+    }
+
+    /// The number of the version that an edit makes.
+    fn next_generation(&self) -> usize {
+        self.version().generation.wrapping_add(1)
+    }
+
+    /// The marks of the pages that a userptr touches, in SVM's page index.
+    fn edit_marks(&mut self, next: &mut Version, userptr: &Record, step: Step) -> Result<()> {
+        let pages = Span::of_pages(userptr.cpu, userptr.size);
+        match step {
+            Step::Insert(_) => self.mark(next, pages, true),
+            Step::Replace(_) => Ok(()),
+            Step::Remove(_) => self.unmark_untouched(next, pages),
+        }
+    }
+
+    fn mark(&mut self, next: &mut Version, pages: Span, marked: bool) -> Result<()> {
+        let generation = self.next_generation();
+        let svm = self.index_edit(generation).of_pages().change(next.svm.word(), pages, Change::Mark(marked))?;
+        next.svm = svm.into();
+        Ok(())
+    }
+
+    /// Unmarks those of `pages` that no userptr of `next` touches. Mostly that is all of them, in one change. Without memory for
+    /// one more the rest stay marked: queries of them look into the userptr index in vain, until a userptr over them ends.
+    fn unmark_untouched(&mut self, next: &mut Version, pages: Span) -> Result<()> {
+        let mut from = Some(pages.first);
+        while let Some(first) = from.filter(|first| *first <= pages.last) {
+            // SAFETY: made by this edit and published next; only `self` could reuse its nodes.
+            let userptrs: View<'_, ByUserptr> = unsafe { View::new(next.userptrs) };
+            let last_of_page = first | (pages::PAGE - 1);
+            let end = userptrs.max_end_up_to(last_of_page);
+            if end > first {
+                from = ((end - 1) | (pages::PAGE - 1)).checked_add(1);
+                continue;
+            }
+            // The next one starts in another page: else it would have touched this one.
+            let last = userptrs
+                .ceil(last_of_page)
+                .map_or(usize::MAX, |next| (next.cpu & !(pages::PAGE - 1)).saturating_sub(1));
+            let untouched = Span { first, last: pages.last.min(last) };
+            if !self.has_nodes_to_unmark() {
+                return Ok(());
+            }
+            self.mark(next, untouched, false)?;
+            from = untouched.last.checked_add(1);
+        }
+        Ok(())
+    }
+
+    /// Whether there are nodes for one more change of marks, and for the top after it.
+    fn has_nodes_to_unmark(&mut self) -> bool {
+        self.pools.nodes.pages.reserve(NODES_PER_CHANGE + 1, &mut self.memory).is_ok()
+    }
+
+    fn set_gpuvm(&mut self, next: &mut Version, position: u8, root: IndexRoot) -> Result<()> {
         let mut roots = next.gpuvm_roots();
         *roots.get_mut(usize::from(position)).ok_or(Error::Failed)? = root;
         let made = self.pools.gpuvms.make(roots).ok_or(Error::NoMemory)?;
@@ -96,22 +167,44 @@ impl<D: Domain, M: Memory> Writer<'_, D, M> {
     }
 
     /// Other bounds, page size or node table, with the objects kept. Publishes.
+    ///
+    /// # Errors
+    /// [`Error::InvalidParameter`] for pages of less than 4 KiB, if the writer began with larger ones;
+    /// [`Error::NoMemory`].
     pub fn set_layout(&mut self, mut layout: Layout) -> Result<()> {
         layout.settle();
+        if self.uses_pages && layout.page.bytes() < pages::PAGE {
+            return Err(Error::InvalidParameter);
+        }
         self.reserve_plain(1)?;
         self.top_up_layouts()?;
+        let same_bounds = self.layout().svm == layout.svm;
+        let in_svm = |record: &Record| layout.svm.contains_range(record.start, record.extent(layout.page));
+        self.in_bounds = (same_bounds && self.in_bounds) || self.all_in_svm(in_svm);
         let mut next = *self.version();
         let old = core::mem::replace(&mut next.layout, self.pools.layouts.make(layout).ok_or(Error::NoMemory)?);
         // SAFETY: from this pool; the version that used it is being replaced, and retired no later than its layout.
         unsafe { self.retired.layouts.push(old) };
-        self.publish(next)
+        self.publish(next, None)
+    }
+
+    fn all_in_svm(&self, in_svm: impl Fn(&Record) -> bool) -> bool {
+        let mut from = Some(0);
+        let all = core::iter::from_fn(|| {
+            let record = self.next(Aperture::Svm, from?)?;
+            from = record.start.checked_add(1);
+            Some(record)
+        });
+        { all }.all(|record| in_svm(&record))
     }
 
     /// Takes every object away, then the layout. Publishes after each; the lists of the records are the caller's.
     pub(crate) fn clear(&mut self) -> Result<()> {
         for aperture in Aperture::all() {
-            while let Some(record) = self.next(aperture, 0) {
+            let mut from = 0;
+            while let Some(record) = self.next(aperture, from) {
                 self.remove(aperture, record.start)?;
+                from = record.start;
             }
         }
         self.set_layout(Layout::empty(self.layout().page))

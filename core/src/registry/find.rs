@@ -6,6 +6,7 @@
 use super::Writer;
 use crate::aperture::Aperture;
 use crate::epoch::Domain;
+use crate::index::Index;
 use crate::pool::Memory;
 use crate::record::Record;
 use crate::tree::node::Key;
@@ -51,7 +52,7 @@ impl<D: Domain, M: Memory> Writer<'_, D, M> {
             return None;
         }
         let found = match wanted {
-            Wanted::Range => snapshot.inside(Aperture::Cpuvm, address),
+            Wanted::Range => snapshot.objects(Aperture::Cpuvm).holding(address, layout.page),
             Wanted::Any | Wanted::Exact(_) => self.locate_start(Aperture::Cpuvm, address),
         };
         found.map(|record| (Aperture::Cpuvm, record))
@@ -61,7 +62,7 @@ impl<D: Domain, M: Memory> Writer<'_, D, M> {
     /// offset and, if one is given, its size.
     fn locate_object(&self, aperture: Aperture, address: usize, wanted: Wanted) -> Option<&Record> {
         if wanted == Wanted::Range {
-            return self.version().inside(aperture, address);
+            return self.version().objects(aperture).holding(address, self.layout().page);
         }
         let page = self.layout().page;
         let record = self.locate_start(aperture, page.floor(address))?;
@@ -70,8 +71,9 @@ impl<D: Domain, M: Memory> Writer<'_, D, M> {
         fits.then_some(record)
     }
 
-    fn locate_start(&self, aperture: Aperture, start: usize) -> Option<&Record> {
-        self.version().objects(aperture).floor(start).filter(|record| record.start == start)
+    pub(super) fn locate_start(&self, aperture: Aperture, start: usize) -> Option<&Record> {
+        let objects = self.version().objects(aperture);
+        objects.starting_at(start).map(|found| objects.record(found))
     }
 
     /// Of several userptrs that share a base, the smallest: what the manager's Deregister and Free end first.
@@ -94,11 +96,11 @@ impl<D: Domain, M: Memory> Writer<'_, D, M> {
 
     /// The object of an address index that holds `address`.
     pub(crate) fn find_inside(&self, aperture: Aperture, address: usize) -> Option<Record> {
-        self.version().inside(aperture, address).copied()
+        self.version().objects(aperture).holding(address, self.layout().page).copied()
     }
 
     /// The first object of an address index that starts at `from` or later.
     pub(crate) fn next(&self, aperture: Aperture, from: usize) -> Option<Record> {
-        self.version().objects(aperture).ceil(from).copied()
+        self.version().objects(aperture).next(from).copied()
     }
 }

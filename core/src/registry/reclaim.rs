@@ -10,13 +10,16 @@
 //! ([`Writer::limit_retired`]), one write pauses for the reader ([`Grace::pause`]); after that writes fail at once, until a
 //! period passes.
 
+use core::ptr::NonNull;
+
 use super::Writer;
 use crate::aperture::Layout;
 use crate::epoch::{Domain, Grace, NEVER};
 use crate::error::{Error, Result};
 use crate::list::{KEEP_EPOCHS, Lists};
-use crate::pool::{Chain, Memory, Pool};
-use crate::tree::edit::{Limbo, Nodes};
+use crate::nodes::{Needs, Nodes, RetiredNodes, Sizes};
+use crate::pool::{Chain, Memory, Pool, beside};
+use crate::record::Record;
 use crate::version::{GpuvmRoots, Version};
 
 /// Publishes per grace period, unless the domain says otherwise. A machine with small addresses has little memory.
@@ -59,22 +62,27 @@ const ALONE_INTERVAL: usize = if cfg!(loom) {
 /// What versions are made of, by size class.
 pub(super) struct Pools {
     pub(super) nodes: Nodes,
-    pub(super) snapshots: Pool<Version>,
+    pub(super) versions: Pool<Version>,
     pub(super) layouts: Pool<Layout>,
     pub(super) gpuvms: Pool<GpuvmRoots>,
 }
 
 impl Pools {
     pub(super) const fn new() -> Pools {
-        Pools { nodes: Nodes::new(), snapshots: Pool::new(), layouts: Pool::new(), gpuvms: Pool::new() }
+        Pools { nodes: Nodes::new(), versions: Pool::new(), layouts: Pool::new(), gpuvms: Pool::new() }
     }
 
-    /// Takes back what nobody reads any more.
+    /// Takes back a batch that no reader can see.
     fn take_back(&mut self, batch: &mut Retired) {
-        self.nodes.leaves.give_all(&mut batch.trees.leaves);
-        self.nodes.branches.give_all(&mut batch.trees.branches);
-        self.nodes.reaching.give_all(&mut batch.trees.reaching);
-        self.snapshots.give_all(&mut batch.snapshots);
+        self.nodes.take_back(&mut batch.nodes);
+        for version in batch.versions.iter() {
+            // SAFETY: `Retired::version` wrote it, and only the writer looks at it.
+            if let Some(record) = unsafe { beside(version).read() } {
+                // SAFETY: from this pool, in no chain; its last version was in this batch, so no reader can see it.
+                unsafe { self.nodes.records.give(record) };
+            }
+        }
+        self.versions.give_all(&mut batch.versions);
         self.layouts.give_all(&mut batch.layouts);
         self.gpuvms.give_all(&mut batch.gpuvms);
     }
@@ -85,13 +93,15 @@ impl Pools {
     /// Nobody, reader or writer, uses anything of these pools any more, and all of it came from `memory`; so did `lists`.
     pub(super) unsafe fn dissolve(&mut self, lists: &mut Lists, memory: &mut impl Memory) {
         // SAFETY: by contract.
-        unsafe { self.nodes.leaves.dissolve(memory) };
+        unsafe { self.nodes.records.dissolve(memory) };
+        // SAFETY: by contract.
+        unsafe { self.nodes.pages.dissolve(memory) };
         // SAFETY: by contract.
         unsafe { self.nodes.branches.dissolve(memory) };
         // SAFETY: by contract.
-        unsafe { self.nodes.reaching.dissolve(memory) };
+        unsafe { self.nodes.intervals.dissolve(memory) };
         // SAFETY: by contract.
-        unsafe { self.snapshots.dissolve(memory) };
+        unsafe { self.versions.dissolve(memory) };
         // SAFETY: by contract.
         unsafe { self.layouts.dissolve(memory) };
         // SAFETY: by contract.
@@ -103,27 +113,38 @@ impl Pools {
 
 /// What the newest version does not use, by size class.
 pub(super) struct Retired {
-    pub(super) trees: Limbo,
-    pub(super) snapshots: Chain<Version>,
+    pub(super) nodes: RetiredNodes,
+    versions: Chain<Version>,
     pub(super) layouts: Chain<Layout>,
     pub(super) gpuvms: Chain<GpuvmRoots>,
-    pub(super) publishes: usize,
+    /// How many versions were replaced. All but those that were taken back early are in `versions`.
+    publishes: usize,
 }
 
 impl Retired {
     pub(super) const fn new() -> Retired {
         Retired {
-            trees: Limbo::new(),
-            snapshots: Chain::new(),
+            nodes: RetiredNodes::new(),
+            versions: Chain::new(),
             layouts: Chain::new(),
             gpuvms: Chain::new(),
             publishes: 0,
         }
     }
 
+    /// Retires the version that was just replaced, and the record that the new one no longer has.
+    pub(super) fn version(&mut self, version: NonNull<Version>, gone: Option<NonNull<Record>>) {
+        // SAFETY: what stands beside a version is the writer's.
+        unsafe { beside(version).write(gone) };
+        // SAFETY: from the writer's pool, replaced just now, retired once.
+        unsafe { self.versions.push(version) };
+        self.publishes += 1;
+    }
+
     /// Bytes that it holds.
     fn bytes(&self) -> usize {
-        self.trees.bytes() + self.snapshots.bytes() + self.layouts.bytes() + self.gpuvms.bytes()
+        let records = self.versions.len() * size_of::<Record>();
+        self.nodes.bytes() + records + self.versions.bytes() + self.layouts.bytes() + self.gpuvms.bytes()
     }
 }
 
@@ -172,20 +193,20 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
         if self.over_limit {
             self.wait_for_readers()?;
         }
-        self.top_up_in_place()
+        self.top_up_in_place(1)
     }
 
     /// Reserves for one removal. A stalled reader does not refuse it.
     pub(crate) fn reserve_removal(&mut self) -> Result<()> {
         self.reclaim_at_times();
-        self.top_up_in_place()
+        self.top_up_in_place(0)
     }
 
     /// Reserves for verbs that end or unmap something. A stalled reader does not refuse them: they work for as long as
-    /// there is memory.
+    /// there is memory. With little left, one edit is still a replacement or removal.
     pub(crate) fn reserve_to_end(&mut self, edits: usize) -> Result<()> {
         self.reclaim_at_times();
-        self.top_up(edits)
+        self.top_up(edits).or_else(|error| if edits == 1 { self.top_up_in_place(1) } else { Err(error) })
     }
 
     /// The part of `reserve` that an edit repeats: does nothing when the verb has reserved.
@@ -210,43 +231,49 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
         })
     }
 
-    /// As [`Writer::top_up`], for one replacement or removal. Succeeds after every insertion that did, however full the memory is,
+    /// As [`Writer::top_up`], for one replacement (`records` is 1) or removal (0). Succeeds after every insertion that did, however full the memory is,
     /// unless a reader holds what was replaced.
-    pub(super) fn top_up_in_place(&mut self) -> Result<()> {
-        if M::SCARCE && !self.at_hand_in_place() {
+    pub(super) fn top_up_in_place(&mut self, records: usize) -> Result<()> {
+        if M::SCARCE && !self.at_hand_in_place(records) {
             self.reclaim_early();
         }
-        self.grow_in_place().or_else(|_| {
+        self.grow_in_place(records).or_else(|_| {
             self.reclaim_early();
-            self.grow_in_place()
+            self.grow_in_place(records)
         })
+    }
+
+    /// How large the indexes are.
+    fn sizes(&self) -> Sizes {
+        let version = self.version();
+        let tree = if self.uses_pages { None } else { Some(version.height()) };
+        Sizes { tree, userptrs: version.userptrs.height() }
     }
 
     /// Whether [`Writer::grow`] has nothing to do. Where memory is scarce it is asked first: pools never give blocks
     /// back, so what one of them takes because a look-up held something up for a moment would be missing in another.
     fn at_hand(&self, edits: usize) -> bool {
-        let (height, userptrs) = (self.version().height(), self.version().userptrs.height());
-        self.pools.nodes.hold(edits, height, userptrs) && self.versions_at_hand(edits)
+        self.pools.nodes.hold(Needs::edits(edits, self.sizes())) && self.versions_at_hand(edits)
     }
 
     /// Whether [`Writer::grow_in_place`] has nothing to do.
-    fn at_hand_in_place(&self) -> bool {
-        let (height, userptrs) = (self.version().height(), self.version().userptrs.height());
-        self.pools.nodes.hold_to_join(height, userptrs) && self.versions_at_hand(1)
+    fn at_hand_in_place(&self, records: usize) -> bool {
+        self.pools.nodes.hold(Needs::to_join(records, self.sizes())) && self.versions_at_hand(1)
     }
 
     fn versions_at_hand(&self, edits: usize) -> bool {
         let gpuvms = if self.layout().gpuvm_count > 0 { edits } else { 0 };
-        self.pools.snapshots.available() >= edits && self.pools.gpuvms.available() >= gpuvms
+        self.pools.versions.available() >= edits && self.pools.gpuvms.available() >= gpuvms
     }
 
-    fn grow_in_place(&mut self) -> Result<()> {
-        let (height, userptrs) = (self.version().height(), self.version().userptrs.height());
-        self.pools.nodes.reserve_in_place(height, userptrs, &mut self.memory)?;
+    fn grow_in_place(&mut self, records: usize) -> Result<()> {
+        let sizes = self.sizes();
+        let least = Needs::in_place(records, sizes, self.version().level());
+        self.pools.nodes.reserve(least, &mut self.memory)?;
         self.grow_versions(1)?;
-        if !self.pools.nodes.hold_to_join(height, userptrs) {
+        if !self.pools.nodes.hold(Needs::to_join(records, sizes)) {
             // Without it the removal works, and the tree is larger than it need be.
-            let _ = self.pools.nodes.reserve_to_join(height, userptrs, &mut self.memory);
+            let _ = self.pools.nodes.reserve(Needs::to_join(records, sizes), &mut self.memory);
         }
         Ok(())
     }
@@ -254,7 +281,7 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
     /// Room for versions themselves.
     #[inline(always)]
     fn grow_versions(&mut self, edits: usize) -> Result<()> {
-        self.pools.snapshots.reserve(edits, &mut self.memory)?;
+        self.pools.versions.reserve(edits, &mut self.memory)?;
         // Objects may still stand in an aperture that the newest layout does not have.
         if self.layout().gpuvm_count > 0 || self.version().gpuvm.is_some() {
             self.pools.gpuvms.reserve(edits, &mut self.memory)?;
@@ -264,9 +291,9 @@ impl<'r, D: Domain, M: Memory> Writer<'r, D, M> {
 
     #[inline(always)]
     fn grow(&mut self, edits: usize) -> Result<()> {
-        let (height, userptrs) = (self.version().height(), self.version().userptrs.height());
-        if !self.pools.nodes.hold(edits, height, userptrs) {
-            self.pools.nodes.reserve(edits, height, userptrs, &mut self.memory)?;
+        let needs = Needs::edits(edits, self.sizes());
+        if !self.pools.nodes.hold(needs) {
+            self.pools.nodes.reserve(needs, &mut self.memory)?;
         }
         self.grow_versions(edits)
     }

@@ -11,8 +11,7 @@ use crate::epoch::slots::{Fences, Slots};
 use crate::flags::MemFlags;
 use crate::info::{PointerInfo, PointerType};
 use crate::node::NodeId;
-use crate::pool::Heap;
-use crate::recent::Recent;
+use crate::pool::{Heap, Scarce};
 use crate::record::{ObjectId, Record};
 
 pub(super) const PAGE: PageSize = PageSize::FOUR_KIB;
@@ -115,22 +114,23 @@ proptest! {
 
     #[test]
     fn registry_answers_like_its_twin(steps in proptest::collection::vec(step(), 1..500), mmap: bool) {
-        answers_like_its_twin(Registry::new(), &steps, mmap)?;
-        answers_like_its_twin(Registry::with_domain(Slots::<4, Fences>::new(Fences)), &steps, mmap)?;
+        answers_like_its_twin(Registry::new(), Heap, &steps, mmap)?;
+        answers_like_its_twin(Registry::new(), Scarce, &steps, mmap)?;
+        answers_like_its_twin(Registry::with_domain(Slots::<4, Fences>::new(Fences)), Heap, &steps, mmap)?;
     }
 }
 
-/// With either domain.
-fn answers_like_its_twin<D: Domain>(
+/// With either domain, and either kind of address index.
+fn answers_like_its_twin<D: Domain, M: Memory>(
     mut registry: Registry<D>,
+    memory: M,
     steps: &[Step],
     mmap: bool,
 ) -> Result<(), TestCaseError> {
-    let (mut writer, readers) = registry.split(PAGE, Heap).unwrap();
+    let (mut writer, readers) = registry.split(PAGE, memory).unwrap();
     writer.set_layout(layout(mmap)).unwrap();
     let mut twin = Twin { mmap, ..Twin::default() };
     let mut reader = readers.reader().unwrap();
-    let recent = Recent::new();
     let mut session = reader.session();
     for (id, step) in (0u32..).zip(steps) {
         match *step {
@@ -174,20 +174,20 @@ fn answers_like_its_twin<D: Domain>(
             gpu.into_iter().chain([r.cpu, r.cpu + 1, r.cpu + r.size - 1, r.cpu + r.size, r.cpu.wrapping_sub(1)])
         });
         for address in edges.chain([0, 1, usize::MAX, usize::MAX - 1, HOST]) {
-            let found = session.snapshot().unwrap().version.object_at(address).map(|r| r.id.0);
+            let found = session.snapshot().unwrap().find_record(address).map(|r| r.id.0);
             prop_assert_eq!(found, twin.query(address), "at {:#x}", address);
         }
-        let snapshot = session.snapshot().unwrap();
-        for address in twin.objects.iter().flat_map(|(_, r)| [r.start, r.start + r.size / 2, r.cpu, r.cpu + 1, r.start])
-        {
-            // SAFETY: `recent` knows this registry only.
-            let again = unsafe { snapshot.query_recent(address, &recent) }.unwrap_or(PointerInfo::UNKNOWN);
-            let walked = snapshot.query_pointer(address);
-            prop_assert_eq!(
-                (again.kind, again.gpu_address, again.size),
-                (walked.kind, walked.gpu_address, walked.size)
-            );
-            prop_assert_eq!(again.user_data, walked.user_data);
+        if writer.uses_pages {
+            // The mark of each page, to the page.
+            let touches = |page: usize| {
+                let mut userptrs = twin.objects.iter().map(|(_, r)| r).filter(|r| r.is_userptr());
+                userptrs.any(|r| r.cpu <= page | 0xfff && page <= (r.cpu + r.size - 1))
+            };
+            for page in (HOST - 0x1000..HOST + 0x4_0000).step_by(0x1000).chain([0, usize::MAX & !0xfff]) {
+                // SAFETY: the writer keeps the version.
+                let marked = unsafe { writer.snapshot().published.svm() }.is_marked(page);
+                prop_assert_eq!(marked, touches(page), "the mark of page {:#x}", page);
+            }
         }
         let asked: Vec<usize> = twin.objects.iter().flat_map(|(_, r)| [r.start, r.cpu, r.start + r.size]).collect();
         let mut many = std::vec![PointerInfo::UNKNOWN; asked.len()];
@@ -265,6 +265,88 @@ fn case_4_a_shared_base_is_answered_asymmetrically() {
     assert_eq!(size_at(a + 1), 0x3000);
     assert_eq!(size_at(a + 0x900), 0x400);
     assert_eq!(size_at(a + 0xc00), 0x3000);
+}
+
+#[test]
+fn marks_go_with_the_last_userptr_that_touches_a_page() {
+    let mut registry = Registry::new();
+    let (mut writer, _) = registry.split(PAGE, Heap).unwrap();
+    writer.set_layout(layout(true)).unwrap();
+    let marked = |writer: &Writer<'_, _, _>, page: usize| {
+        // SAFETY: the writer keeps the version.
+        unsafe { writer.snapshot().published.svm() }.is_marked(page)
+    };
+    // A large one around many small ones, and two that share a page; then one at the end of all addresses.
+    let large = userptr(0, slot_address(0, false), HOST, 64 * 0x1000);
+    writer.insert(Aperture::Svm, large).unwrap();
+    let small = |n: usize| userptr(n as u32, slot_address(n, false), HOST + n * 3 * 0x1000 + 0xf00, 0x200);
+    (1..20).for_each(|n| writer.insert(Aperture::Svm, small(n)).unwrap());
+    writer.remove(Aperture::Svm, large.start).unwrap();
+    for page in 0..64 {
+        let touched = (1..20).any(|n| [n * 3, n * 3 + 1].contains(&page));
+        assert_eq!(marked(&writer, HOST + page * 0x1000), touched, "page {page}");
+    }
+    (1..20).for_each(|n| writer.remove(Aperture::Svm, small(n).start).unwrap());
+    assert!((0..64).all(|page| !marked(&writer, HOST + page * 0x1000)));
+    let last = userptr(1, slot_address(1, false), usize::MAX - 0x4fff, 0x4000);
+    writer.insert(Aperture::Svm, last).unwrap();
+    assert!(marked(&writer, last.cpu + 0x3fff) && !marked(&writer, usize::MAX));
+    writer.remove(Aperture::Svm, last.start).unwrap();
+    assert!(!marked(&writer, last.cpu));
+}
+
+/// A removal that finds no memory for clearing marks leaves them, and changes no answer.
+#[test]
+fn marks_that_stay_are_never_wrong_and_go_with_the_next_userptr_there() {
+    let memory = Limited::default();
+    let mut registry = Registry::new();
+    let (mut writer, readers) = registry.split(PAGE, &memory).unwrap();
+    writer.set_layout(layout(true)).unwrap();
+    let large = userptr(0, slot_address(0, false), HOST, 0x40_0000);
+    writer.insert(Aperture::Svm, large).unwrap();
+    let small = |n: usize| userptr(n as u32, slot_address(16 * n, false), HOST + n * 0x3_0000, 0x1000);
+    (1..20).for_each(|n| writer.insert(Aperture::Svm, small(n)).unwrap());
+    let is_marked = |writer: &Writer<'_, _, _>, page: usize| {
+        // SAFETY: the writer keeps the version.
+        unsafe { writer.snapshot().published.svm() }.is_marked(page)
+    };
+    // A reader holds what was replaced, and there is no more than a removal needs.
+    let mut holder = readers.reader().unwrap();
+    let session = holder.session();
+    writer.top_up_in_place(0).unwrap();
+    memory.0.set(true);
+    let least = crate::pages::nodes_in_place(writer.version().level());
+    while writer.pools.nodes.pages.available() > least {
+        let _lost = writer.pools.nodes.pages.take();
+    }
+    writer.remove(Aperture::Svm, large.start).unwrap();
+    assert!(is_marked(&writer, HOST + 0x1_0000), "no memory for clearing: the test is no test");
+    let mut reader = readers.reader().unwrap();
+    for n in 1..20 {
+        let size = |address| reader.query_pointer(address, |info| info.unwrap().size);
+        assert_eq!([small(n).cpu, small(n).cpu + 0x1000].map(size), [0x1000, 0], "{n}");
+    }
+    memory.0.set(false);
+    drop(session);
+    writer.insert(Aperture::Svm, large).unwrap();
+    writer.remove(Aperture::Svm, large.start).unwrap();
+    assert!(!is_marked(&writer, HOST + 0x1_0000) && is_marked(&writer, small(1).cpu));
+}
+
+/// Memory that gives no more while it is told so.
+#[derive(Default)]
+struct Limited(core::cell::Cell<bool>);
+
+// SAFETY: `Heap`'s.
+unsafe impl Memory for &Limited {
+    fn take(&mut self, layout: core::alloc::Layout) -> Option<NonNull<u8>> {
+        if self.0.get() { None } else { Heap.take(layout) }
+    }
+
+    unsafe fn give(&mut self, block: NonNull<u8>, layout: core::alloc::Layout) {
+        // SAFETY: by contract.
+        unsafe { Heap.give(block, layout) }
+    }
 }
 
 #[test]
@@ -375,13 +457,13 @@ fn steady_after(publishes: usize) {
         writer.reserve(2).unwrap();
         writer.remove(Aperture::Svm, slot_address(n % 200, false)).unwrap();
         writer.insert(Aperture::Svm, object(n as u32, slot_address(n % 200, false), 0x1000)).unwrap();
-        let at_hand = writer.pools.nodes.leaves.available() + writer.retired.trees.leaves.len();
-        at_hand + writer.waiting.as_ref().map_or(0, |(_, batch)| batch.trees.leaves.len())
+        let at_hand = writer.pools.nodes.pages.available() + writer.retired.nodes.pages.len();
+        at_hand + writer.waiting.as_ref().map_or(0, |(_, batch)| batch.nodes.pages.len())
     };
     (0..1000).for_each(|n| _ = turn(n));
     let before = turn(0);
     (0..1000).for_each(|n| _ = turn(n));
-    assert_eq!(turn(0), before, "leaves at hand, retired or waiting");
+    assert_eq!(turn(0), before, "nodes at hand, retired or waiting");
 }
 
 #[test]

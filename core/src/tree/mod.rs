@@ -1,12 +1,12 @@
-//! A persistent B+ tree: an edit copies the path from root to leaf and shares the rest, so that every root ever
+//! A persistent B+ tree: an edit copies the path from root to record and shares the rest, so that every root ever
 //! published stays a complete, immutable map.
 //!
 //! [`Root`] is one word, a node pointer with the height in its low bits. [`View`] is a root borrowed from a live
 //! version: the read side, all of it safe to call. [`edit`] is the write side. Heights are bounded by [`MAX_HEIGHT`],
 //! so every loop below ends after that many steps.
 //!
-//! Two indexes are made of it, and differ in their [`Order`] only: objects by address, which never overlap, and
-//! userptrs by (address, size), which may ([`crate::userptr`]).
+//! Two indexes are made of it, and differ in their [`Order`] only: userptrs by (address, size), which may overlap
+//! ([`crate::userptr`]), and, where memory is scarce, objects by address, which never do ([`crate::index`]).
 
 pub(crate) mod edit;
 pub(crate) mod node;
@@ -18,10 +18,10 @@ pub(crate) mod size;
 use core::marker::PhantomData;
 use core::ptr::{self, NonNull};
 
+use crate::nodes::{Nodes, RetiredNodes};
 use crate::pool::{Chain, Pool};
 use crate::record::Record;
-use edit::{Limbo, Nodes};
-use node::{Beside, Branch, Key, Leaf, NodePtr};
+use node::{Beside, Branch, Child, ChildPtr, Key};
 use search::{rank_le, rank_lt};
 
 /// More than any tree that fits in memory needs: nodes are at least half full but for the two edges.
@@ -39,13 +39,20 @@ pub(crate) trait Order {
     fn branches(nodes: &mut Nodes) -> &mut Pool<Branch<Self::Beside>>;
 
     /// Where they go when the newest version does not use them.
-    fn limbo(limbo: &mut Limbo) -> &mut Chain<Branch<Self::Beside>>;
+    fn retired(retired: &mut RetiredNodes) -> &mut Chain<Branch<Self::Beside>>;
 
     /// A record's key here.
     fn key(record: &Record) -> Key;
 
     /// Where its interval ends, for an index whose intervals may overlap; else 0.
     fn end(record: &Record) -> usize;
+
+    /// A record as the branch above it knows it.
+    fn child(record: NonNull<Record>) -> Child {
+        // SAFETY: callers give records of the newest version or of the edit under way, which the writer alone could reuse.
+        let known = unsafe { record.as_ref() };
+        Child { node: ChildPtr::from_record(record), key: Self::key(known), end: Self::end(known) }
+    }
 }
 
 /// By `start`: the address index.
@@ -59,8 +66,8 @@ impl Order for ByAddress {
         &mut nodes.branches
     }
 
-    fn limbo(limbo: &mut Limbo) -> &mut Chain<Branch<()>> {
-        &mut limbo.branches
+    fn retired(retired: &mut RetiredNodes) -> &mut Chain<Branch<()>> {
+        &mut retired.branches
     }
 
     fn key(record: &Record) -> Key {
@@ -72,7 +79,8 @@ impl Order for ByAddress {
     }
 }
 
-/// A tree in one word: null when empty, else the top node, its height in the low bits that alignment leaves free.
+/// A tree in one word: null when empty, else the top node, its height in the low bits that alignment leaves free. Height 0
+/// is a node whose children are records.
 #[derive(Debug)]
 #[repr(transparent)]
 pub(crate) struct Root<O> {
@@ -90,22 +98,35 @@ impl<O> Copy for Root<O> {}
 
 /// Low bits of a node pointer that hold the height.
 const HEIGHT_BITS: usize = 15;
-const _: () = assert!(MAX_HEIGHT <= HEIGHT_BITS);
-const _: () = assert!(align_of::<Leaf>() > HEIGHT_BITS && align_of::<Branch<()>>() > HEIGHT_BITS);
+
+/// Set in every root of a tree, where alignment leaves room for it: [`crate::index`] tells a tree by it.
+pub(crate) const TREE_BIT: usize = if usize::BITS < 64 { 0 } else { 32 };
+
+const TAGS: usize = HEIGHT_BITS | TREE_BIT;
+const _: () = assert!(MAX_HEIGHT <= HEIGHT_BITS && align_of::<Branch<()>>() > TAGS);
 
 impl<O: Order> Root<O> {
     pub(crate) const EMPTY: Root<O> = Root { tagged: ptr::null_mut(), order: PhantomData };
 
-    pub(crate) fn new(node: NodePtr, height: usize) -> Root<O> {
-        Root { tagged: node.raw().as_ptr().map_addr(|address| address | (height & HEIGHT_BITS)), order: PhantomData }
+    pub(crate) fn new(node: ChildPtr, height: usize) -> Root<O> {
+        Root::from_raw(node.raw().as_ptr().map_addr(|address| address | (height & HEIGHT_BITS) | TREE_BIT))
     }
 
-    /// The top node and its height (0: a leaf).
+    /// The word of a root, back from where it was kept.
     #[inline(always)]
-    pub(crate) fn top(self) -> Option<(NodePtr, usize)> {
-        let height = self.tagged.addr() & HEIGHT_BITS;
-        let node = NonNull::new(self.tagged.map_addr(|address| address & !HEIGHT_BITS))?;
-        Some((NodePtr::from_raw(node), height))
+    pub(crate) fn from_raw(tagged: *mut u8) -> Root<O> {
+        Root { tagged, order: PhantomData }
+    }
+
+    pub(crate) fn raw(self) -> *mut u8 {
+        self.tagged
+    }
+
+    /// The top node and its height.
+    #[inline(always)]
+    pub(crate) fn top(self) -> Option<(ChildPtr, usize)> {
+        let node = NonNull::new(self.tagged.map_addr(|address| address & !TAGS))?;
+        Some((ChildPtr::from_raw(node), self.height()))
     }
 
     pub(crate) fn height(self) -> usize {
@@ -145,53 +166,52 @@ impl<'s, O: Order> View<'s, O> {
     }
 
     #[inline(always)]
-    pub(crate) fn top(self) -> Option<(NodePtr, usize)> {
+    pub(crate) fn top(self) -> Option<(ChildPtr, usize)> {
         self.root.top()
     }
 
-    /// The leaf behind a pointer found at height 0 of this view.
+    /// The record behind a pointer of a branch at height 0 of this view.
     #[inline(always)]
-    pub(crate) fn leaf(self, node: NodePtr) -> &'s Leaf {
+    pub(crate) fn record(self, node: ChildPtr) -> &'s Record {
         #[cfg(loom)]
-        crate::pool::reading(node.leaf().as_ptr());
-        #[cfg(all(test, not(loom)))]
-        size::visited::one();
-        // SAFETY: nodes of a live version are initialised and never written again (`new`'s contract); at height 0 they
-        // are leaves (`Root::new` and `edit` keep heights and kinds in step).
-        unsafe { node.leaf().as_ref() }
+        crate::pool::reading(node.record().as_ptr());
+        // SAFETY: records of a live version are initialised and never written again (`new`'s contract); below height 0
+        // children are records (`Root::new` and `edit` keep heights and kinds in step).
+        unsafe { node.record().as_ref() }
     }
 
-    /// The branch behind a pointer found above height 0 of this view.
+    /// The branch behind a pointer of this view, above the records.
     #[inline(always)]
-    pub(crate) fn branch(self, node: NodePtr) -> &'s Branch<O::Beside> {
+    pub(crate) fn branch(self, node: ChildPtr) -> &'s Branch<O::Beside> {
         #[cfg(all(test, not(loom)))]
         size::visited::one();
-        // SAFETY: as in `leaf`; above height 0 nodes are branches, of the index that the view is of.
+        #[cfg(loom)]
+        crate::pool::reading(node.branch::<O::Beside>().as_ptr());
+        // SAFETY: as in `record`; from height 0 on nodes are branches, of the index that the view is of.
         unsafe { node.branch().as_ref() }
     }
 
     /// The record with the greatest key address at most `address`. Wait-free: one node per level.
     #[inline(always)]
     pub(crate) fn floor(self, address: usize) -> Option<&'s Record> {
+        self.floor_pointer(address).map(|record| self.record(ChildPtr::from_record(record)))
+    }
+
+    /// Where that record is.
+    #[inline(always)]
+    pub(crate) fn floor_pointer(self, address: usize) -> Option<NonNull<Record>> {
         let address = address.min(LAST_KEY);
         let (mut node, height) = self.top()?;
-        if address < self.least(node) {
+        let mut branch = self.branch(node);
+        if address < branch.keys[0] {
             return None;
         }
         // From here on every rank is at least 1: a child's first key is exactly its key in the branch above.
         for _ in 0..height {
-            let branch = self.branch(node);
             node = branch.children[below(rank_le(&branch.keys, address))];
+            branch = self.branch(node);
         }
-        let leaf = self.leaf(node);
-        Some(&leaf.records[below(rank_le(&leaf.keys, address))])
-    }
-
-    /// The first key of a node of any kind.
-    #[inline(always)]
-    fn least(self, node: NodePtr) -> usize {
-        // SAFETY: leaves and branches are `repr(C)` and both begin with their keys; the node is alive (`new`'s contract).
-        unsafe { node.raw().cast::<usize>().read() }
+        Some(branch.children[below(rank_le(&branch.keys, address))].record())
     }
 
     /// The first record whose key address is at least `address`. Wait-free: two nodes per level.
@@ -200,25 +220,24 @@ impl<'s, O: Order> View<'s, O> {
         let (mut node, height) = self.top()?;
         // The subtree right of the path, lowest wins: its first record follows everything on the path.
         let mut right = None;
-        for level in (0..height).rev() {
+        for level in (0..=height).rev() {
             let branch = self.branch(node);
             let below = rank_lt(&branch.keys, address);
-            right = branch.child(below.max(1)).map(|child| (child.node, level)).or(right);
+            // At the bottom the child right of the path is the record itself; above it, one that a key of the path hides.
+            let next = if level == 0 { below } else { below.max(1) };
+            right = branch.child(next).map(|child| (child.node, level)).or(right);
             node = *branch.children.get(below.saturating_sub(1))?;
         }
-        let leaf = self.leaf(node);
-        leaf.used()
-            .get(rank_lt(&leaf.keys, address))
-            .or_else(|| right.and_then(|(node, level)| self.first(node, level)))
+        right.map(|(node, level)| self.first(node, level))
     }
 
-    /// The first record below a node.
+    /// The first record below a node that has as many levels of branches, itself included.
     #[inline]
-    pub(crate) fn first(self, mut node: NodePtr, height: usize) -> Option<&'s Record> {
-        for _ in 0..height {
-            node = *self.branch(node).children.first()?;
+    pub(crate) fn first(self, mut node: ChildPtr, levels: usize) -> &'s Record {
+        for _ in 0..levels {
+            node = self.branch(node).children[0];
         }
-        self.leaf(node).records.first()
+        self.record(node)
     }
 
     /// The record with exactly this key.
@@ -228,7 +247,7 @@ impl<'s, O: Order> View<'s, O> {
             let branch = self.branch(node);
             node = branch.child(branch.position(key))?.node;
         }
-        let leaf = self.leaf(node);
-        leaf.used().get(leaf.position(key, O::key)).filter(|record| O::key(record) == key)
+        let branch = self.branch(node);
+        branch.child(branch.position(key)).filter(|child| child.key == key).map(|child| self.record(child.node))
     }
 }

@@ -4,21 +4,22 @@
 
 use std::vec::Vec;
 
-use super::node::NodePtr;
-use super::size::{PAIR, most_branches, most_height, most_leaves};
+use super::node::ChildPtr;
+use super::size::{PAIR, most_branches, most_height};
 use super::{Order, View};
 
 /// What a tree is made of.
 #[derive(Debug, Default)]
 pub(crate) struct Shape {
-    pub(crate) leaves: usize,
+    /// Branches whose children are records.
+    pub(crate) lowest: usize,
+    /// All branches.
     pub(crate) branches: usize,
     pub(crate) height: usize,
 }
 
 impl Shape {
     pub(crate) fn check(&self, records: usize) {
-        assert!(self.leaves <= most_leaves(records, 1), "{self:?} of {records}");
         assert!(self.branches <= most_branches(records, 1), "{self:?} of {records}");
         assert!(self.height <= most_height(records), "{self:?} of {records}");
     }
@@ -26,12 +27,12 @@ impl Shape {
 
 pub(crate) fn shape<O: Order>(tree: View<'_, O>) -> Shape {
     /// The node's entries.
-    fn below<O: Order>(tree: View<'_, O>, node: NodePtr, height: usize, shape: &mut Shape) -> usize {
-        if height == 0 {
-            shape.leaves += 1;
-            return tree.leaf(node).len();
-        }
+    fn below<O: Order>(tree: View<'_, O>, node: ChildPtr, height: usize, shape: &mut Shape) -> usize {
         shape.branches += 1;
+        if height == 0 {
+            shape.lowest += 1;
+            return tree.branch(node).len();
+        }
         let children: Vec<_> =
             tree.branch(node).used().map(|child| below(tree, child.node, height - 1, shape)).collect();
         assert!(children.windows(2).all(|pair| pair.iter().sum::<usize>() >= PAIR), "{children:?}");
@@ -57,7 +58,7 @@ mod tests {
     use crate::info::PointerType;
     use crate::node::NodeId;
     use crate::objects::Object;
-    use crate::pool::{Heap, Memory};
+    use crate::pool::{Memory, Scarce};
     use crate::registry::{Registry, Writer};
     use crate::tree::search::FANOUT;
 
@@ -91,12 +92,12 @@ mod tests {
 
     /// How many entries each child has of the branch that `path` leads to from the top.
     fn entries<D: Domain, M: Memory>(writer: &Writer<'_, D, M>, path: &[usize]) -> Vec<usize> {
-        let tree = writer.version().objects(Aperture::Svm);
-        let (mut node, mut height) = tree.top().unwrap();
+        let tree = writer.version().tree(Aperture::Svm);
+        let (mut node, _) = tree.top().unwrap();
         for position in path {
-            (node, height) = (tree.branch(node).child(*position).unwrap().node, height - 1);
+            node = tree.branch(node).child(*position).unwrap().node;
         }
-        let len = |node| if height == 1 { tree.leaf(node).len() } else { tree.branch(node).len() };
+        let len = |node| tree.branch(node).len();
         tree.branch(node).used().map(|child| len(child.node)).collect()
     }
 
@@ -105,7 +106,7 @@ mod tests {
     #[test]
     fn three_branches_become_one_at_once() {
         let mut registry = Registry::new();
-        let (mut writer, _) = registry.split(PageSize::FOUR_KIB, Heap).unwrap();
+        let (mut writer, _) = registry.split(PageSize::FOUR_KIB, Scarce).unwrap();
         let mut layout = Layout::empty(PageSize::FOUR_KIB);
         (layout.svm, layout.dgpu) = (Bounds::new(PAGE, 0x7fff_ffff), true);
         writer.set_layout(layout).unwrap();
@@ -134,6 +135,6 @@ mod tests {
         remove(&mut writer, HIGH + LEAF - 1..HIGH + LEAF);
         assert_eq!(entries(&writer, &[])[..3], [16, 8, 16]);
         assert_eq!(entries(&writer, &[1]), [1, 16, 16, 16, 16, 16, 16, 4]);
-        shape(writer.version().objects(Aperture::Svm)).check(writer.snapshot().iter().count());
+        shape(writer.version().tree(Aperture::Svm)).check(writer.snapshot().iter().count());
     }
 }

@@ -41,17 +41,11 @@ const fn most_nodes(entries: usize, trees: usize) -> usize {
     if shared < entries { shared } else { entries }
 }
 
-/// The most leaves of `records` records in `trees` trees.
-#[cfg(not(loom))]
-pub(crate) const fn most_leaves(records: usize, trees: usize) -> usize {
-    most_nodes(records, trees)
-}
-
-/// The most branches above them, all levels together.
+/// The most nodes of `records` records in `trees` trees, all levels together.
 #[cfg(not(loom))]
 pub(crate) const fn most_branches(records: usize, trees: usize) -> usize {
     let mut level = most_nodes(records, trees);
-    let (mut total, mut height) = (0, 0);
+    let (mut total, mut height) = (level, 0);
     while height < most_height(records) {
         level = most_nodes(level, trees);
         total += level;
@@ -71,25 +65,17 @@ pub(crate) const fn most_height(records: usize) -> usize {
     height
 }
 
-/// Leaves that one edit may take: two in each of two trees.
-pub(crate) const LEAVES_PER_EDIT: usize = 4;
-
 /// Each edit takes at most two nodes per level and a new top; the tree grows by a level.
 pub(crate) const fn worst(edits: usize, height: usize) -> usize {
-    let levels = height.saturating_add(edits);
-    let levels = if levels < MAX_HEIGHT { levels } else { MAX_HEIGHT };
-    edits.saturating_mul(2 * levels + 1)
+    let highest = height.saturating_add(edits);
+    let highest = if highest < MAX_HEIGHT { highest } else { MAX_HEIGHT };
+    edits.saturating_mul(2 * (highest + 1) + 1)
 }
 
-/// Leaves that a removal may take of each of two trees so high: one, and one wherever two branches become one. That is
-/// twice on each level between the leaves and the top.
-pub(crate) const fn leaves_to_join(height: usize, userptrs: usize) -> usize {
-    2 + 2 * height.saturating_sub(1) + 2 * userptrs.saturating_sub(1)
-}
-
-/// Branches that a removal may take: one on each level, and wherever two become one, one on each level below.
+/// Nodes that a removal may take beside one on each level. Wherever two branches become one, which is twice on each level
+/// between the lowest and the top, it takes one on each level below.
 pub(crate) const fn branches_to_join(height: usize) -> usize {
-    height + height.saturating_sub(1) * height.saturating_sub(2)
+    height * height.saturating_sub(1)
 }
 
 /// Counts the nodes that look-ups visit, in tests.

@@ -1,18 +1,19 @@
-//! THE WAY INTO THE READ PATH, for calls that come with nothing but an address: thread -> slot -> snapshot -> answer.
+//! THE WAY INTO THE READ PATH, for calls that come with nothing but an address. The steps are numbered:
 //!
-//! | function | for | calls in its middle |
+//! | step | in | what |
 //! |---|---|---|
-//! | `find` | what the thread has asked before | none |
-//! | `walk` | the SVM aperture without userptrs | none |
-//! | `walk_whole` | every other address; noting what was found | parts of the look-up |
-//! | `find_slowly` | a thread's first query; each without membarrier; all slots taken | anything but malloc and a lock |
+//! | 1 | `find_or` | the thread's reader slot: one plain store says that it is inside |
+//! | 2 | `find_or` | the newest version: one load of the context's root, which is null while it is closed |
+//! | 3 | `find_or` | the object: [`hsakmt_core::snapshot::Snapshot::descend`], steps 1 to 3 of the core's read path |
+//! | 4 | `find_or` | the answer, and the slot is left: one plain store |
 //!
-//! Each ends by calling the next: a function that calls nothing in its middle saves no registers, which is a fifth of
-//! what a repeated query costs.
+//! Two functions take over where a step needs more. `find_by_rule`: the page is marked, or no object is there. `find_slowly`: a
+//! thread's first query, each query without membarrier or with all slots taken. Each is called last: a function that calls
+//! nothing in its middle saves no registers, which is a fifth of what a query costs.
 
 use hsakmt_core::error::{Error, Result};
 use hsakmt_core::info::PointerInfo;
-use hsakmt_core::internals::{Inside, Recent};
+use hsakmt_core::internals::{Outermost, Reached};
 use hsakmt_core::snapshot::Snapshot;
 
 use super::Context;
@@ -34,7 +35,7 @@ impl Context {
         let answer = |found: Option<PointerInfo<'_>>| Ok(answer(found.unwrap_or(PointerInfo::UNKNOWN)));
         if self.is_primary() {
             // A constant: its index and its root need no register.
-            Context::primary().find_or(address, answer, Err, Self::find_slowly)
+            Context::primary().find_or::<true, _, _, _>(address, answer, Err)
         } else {
             self.find_in_secondary(address, answer)
         }
@@ -46,7 +47,7 @@ impl Context {
         address: usize,
         answer: impl FnOnce(Option<PointerInfo<'_>>) -> Result<T>,
     ) -> Result<T> {
-        self.find_or(address, answer, Err, Self::find_slowly)
+        self.find_or::<true, _, _, _>(address, answer, Err)
     }
 
     /// [`Context::query_pointer`] for C: `None` for an unknown address, and `failed` makes an answer of an error. Neither
@@ -58,36 +59,39 @@ impl Context {
         answer: impl FnOnce(Option<PointerInfo<'_>>) -> T,
         failed: impl FnOnce(Error) -> T,
     ) -> T {
-        let slowly = |context: Context, address, answer, failed| context.find_slowly_or_abort(address, answer, failed);
-        self.find_or(address, answer, failed, slowly)
+        self.find_or::<false, _, _, _>(address, answer, failed)
     }
 
-    /// Answers a repeated query. Everything else has functions of its own, so that this one needs few registers.
+    /// Steps 1 to 4.
     #[inline(always)]
-    fn find_or<T, A, F>(self, address: usize, answer: A, failed: F, slowly: impl FnOnce(Self, usize, A, F) -> T) -> T
+    fn find_or<const MAY_UNWIND: bool, T, A, F>(self, address: usize, answer: A, failed: F) -> T
     where
         A: FnOnce(Option<PointerInfo<'_>>) -> T,
         F: FnOnce(Error) -> T,
     {
         // SAFETY: used in this call.
         let mine = unsafe { Mine::of_this_thread() };
-        let Some(inside) = mine.enter(self.index) else { return slowly(self, address, answer, failed) };
-        // SAFETY: `inside` keeps this thread in the group of this registry until the end of this function or of `walk`, and
-        // the snapshot is not used past them.
+        let Some(inside) = mine.enter(self.index) else {
+            return if MAY_UNWIND {
+                self.find_slowly(address, answer, failed)
+            } else {
+                self.find_slowly_or_abort(address, answer, failed)
+            };
+        };
+        // SAFETY: `inside` keeps this thread in the group of this registry until the end of this function or of `find_by_rule`,
+        // and the snapshot is not used past them.
         let Some(snapshot) = (unsafe { self.shelf.registry.current() }) else { return closed(inside, failed) };
-        let recent = self.recent(&inside);
-        // SAFETY: the memory of last hits is used for the primary context alone, hence for one registry alone; it stands in
-        // this thread's slot, and forgot when the slot was claimed. A fork wipes it.
-        if let Some(known) = recent.and_then(|recent| unsafe { snapshot.recall(address, recent) }) {
-            return answer(Some(known));
+        let reached = snapshot.descend(address);
+        match reached.plain(address) {
+            Some(found) => {
+                let answered = answer(Some(found));
+                drop(inside);
+                answered
+            }
+            None if MAY_UNWIND => find_by_rule(inside, snapshot, reached, address, answer),
+            None if reached.is_empty() => find_nothing_or_abort(inside, snapshot, reached, address, answer),
+            None => find_by_rule_or_abort(inside, snapshot, reached, address, answer),
         }
-        Self::walk(inside, snapshot, address, recent, answer)
-    }
-
-    /// The thread's last hits; of the primary context alone.
-    #[inline(always)]
-    fn recent(self, inside: &Inside<'static, Own>) -> Option<&'static Recent> {
-        (self.index == 0).then_some(&inside.kept().recent)
     }
 
     /// A thread's first query, or its first after a fork, and every one on a kernel without membarrier, or with all slots
@@ -117,8 +121,9 @@ impl Context {
         };
         // SAFETY: as in `find_or`.
         let Some(snapshot) = (unsafe { self.shelf.registry.current() }) else { return failed(Error::NotOpened) };
-        let recent = self.recent(&inside);
-        Self::walk(inside, snapshot, address, recent, answer)
+        let answered = answer(snapshot.find_pointer(address));
+        drop(inside);
+        answered
     }
 
     /// `extern "C"` promises not to unwind.
@@ -133,48 +138,61 @@ impl Context {
     ) -> T {
         self.find_slowly(address, answer, failed)
     }
+}
 
-    /// A query whose answer the thread does not remember, if it is of the plain kind. Like `find` it calls nothing in its
-    /// middle, so that it needs no stack.
-    #[inline(never)]
-    fn walk<T>(
-        inside: Inside<'static, Own>,
-        snapshot: Snapshot<'_>,
-        address: usize,
-        recent: Option<&Recent>,
-        answer: impl FnOnce(Option<PointerInfo<'_>>) -> T,
-    ) -> T {
-        match recent.and_then(|recent| snapshot.walk_plainly(address, recent)) {
-            Some(found) => {
-                let answered = answer(found);
-                drop(inside);
-                answered
-            }
-            None => Self::walk_whole(inside, snapshot, address, recent, answer),
-        }
-    }
+/// A query of a page that is marked or has no object: the rest of the core's read path.
+#[cold]
+#[inline(never)]
+fn find_by_rule<'s, T>(
+    inside: Outermost<'static, Own>,
+    snapshot: Snapshot<'s>,
+    reached: Reached<'s>,
+    address: usize,
+    answer: impl FnOnce(Option<PointerInfo<'_>>) -> T,
+) -> T {
+    let answered = snapshot.find_by_rule(reached, address, answer);
+    drop(inside);
+    answered
+}
 
-    /// Every other query.
-    #[inline(never)]
-    fn walk_whole<T>(
-        _inside: Inside<'static, Own>,
-        snapshot: Snapshot<'_>,
-        address: usize,
-        recent: Option<&Recent>,
-        answer: impl FnOnce(Option<PointerInfo<'_>>) -> T,
-    ) -> T {
-        match recent {
-            // SAFETY: as where it was asked what it knows.
-            Some(recent) => answer(unsafe { snapshot.query_unknown(address, recent) }),
-            None => answer(snapshot.find_pointer(address)),
-        }
+/// `extern "C"` promises not to unwind: the caller makes no landing pad, and jumps here.
+#[cold]
+#[inline(never)]
+#[expect(improper_ctypes_definitions, reason = "called from Rust only")]
+extern "C" fn find_by_rule_or_abort<'s, T>(
+    inside: Outermost<'static, Own>,
+    snapshot: Snapshot<'s>,
+    reached: Reached<'s>,
+    address: usize,
+    answer: impl FnOnce(Option<PointerInfo<'_>>) -> T,
+) -> T {
+    let answered = snapshot.find_by_rule(reached, address, answer);
+    drop(inside);
+    answered
+}
+
+/// A miss, mostly: as [`find_by_rule_or_abort`], with a short path for an address of SVM that nothing touches.
+#[inline(never)]
+#[expect(improper_ctypes_definitions, reason = "called from Rust only")]
+extern "C" fn find_nothing_or_abort<'s, T>(
+    inside: Outermost<'static, Own>,
+    snapshot: Snapshot<'s>,
+    reached: Reached<'s>,
+    address: usize,
+    answer: impl FnOnce(Option<PointerInfo<'_>>) -> T,
+) -> T {
+    if !snapshot.has_nothing_at(reached, address) {
+        return find_by_rule_or_abort(inside, snapshot, reached, address, answer);
     }
+    let answered = answer(None);
+    drop(inside);
+    answered
 }
 
 /// Out of line, so that it shares nothing with the way of an answer.
 #[cold]
 #[inline(never)]
-fn closed<T>(inside: Inside<'static, Own>, failed: impl FnOnce(Error) -> T) -> T {
+fn closed<T>(inside: Outermost<'static, Own>, failed: impl FnOnce(Error) -> T) -> T {
     drop(inside);
     failed(Error::NotOpened)
 }

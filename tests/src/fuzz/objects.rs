@@ -11,7 +11,6 @@ use hsakmt_core::epoch::slots::{Fences, Slots};
 use hsakmt_core::error::Error;
 use hsakmt_core::flags::MemFlags;
 use hsakmt_core::info::{PointerInfo, PointerType};
-use hsakmt_core::internals::Recent;
 use hsakmt_core::node::NodeId;
 use hsakmt_core::objects::Object;
 use hsakmt_core::pool::Heap;
@@ -52,7 +51,6 @@ struct Pair<'r, D: Domain + 'r> {
     writer: Writer<'r, D, Heap>,
     twin: Twin,
     open: bool,
-    recent: Recent,
 }
 
 fn play<D: Domain>(mut registry: Registry<D>, input: &mut Input<'_>) {
@@ -60,7 +58,7 @@ fn play<D: Domain>(mut registry: Registry<D>, input: &mut Input<'_>) {
     let (writer, readers) = registry.split(page, Heap).expect("memory");
     let (mut reader, mut holder) = (readers.reader().expect("a place"), readers.reader().expect("a place"));
     let twin = Twin { layout: Layout::empty(page), objects: Vec::new() };
-    let mut pair = Pair { writer, twin, open: true, recent: Recent::new() };
+    let mut pair = Pair { writer, twin, open: true };
     pair.lay_out(input);
     let mut steps = 0;
     while input.more() && steps < MOST_STEPS {
@@ -292,13 +290,6 @@ impl<'r, D: Domain + 'r> Pair<'r, D> {
             assert_eq!(walked, self.twin.query(*address), "the writer's, at {address:#x}");
             let walked = walked.unwrap_or_else(|| Facts::of(&PointerInfo::UNKNOWN));
             assert_eq!(Facts::of(info), walked, "one of many, at {address:#x}");
-            // Twice: the second time it may be remembered.
-            for _ in 0..2 {
-                // SAFETY: `recent` is this pair's: it was given to snapshots of this registry only, by this thread.
-                let again = unsafe { snapshot.query_recent(*address, &self.recent) };
-                let again = Facts::of(&again.unwrap_or(PointerInfo::UNKNOWN));
-                assert_eq!(again, walked, "remembered, at {address:#x}");
-            }
         }
         if self.open {
             let asked: Vec<Facts> = many.iter().map(Facts::of).collect();

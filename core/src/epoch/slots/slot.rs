@@ -115,12 +115,6 @@ pub struct Inside<'d, K = ()> {
 }
 
 impl<'d, K> Inside<'d, K> {
-    /// What the slot's owner keeps.
-    #[inline(always)]
-    pub fn kept(&self) -> &'d K {
-        &self.slot.kept
-    }
-
     /// Marks the slot as inside `group`, for a writer that sees it. The caller's barrier comes next.
     #[inline(always)]
     pub(super) fn mark<B: Barrier>(slot: &'d Slot<K>, group: usize, epoch: &AtomicUsize) -> Inside<'d, K> {
@@ -148,6 +142,33 @@ impl<K> Slot<K> {
         if now != before {
             self.active.store(now, Ordering::Release);
         }
+    }
+}
+
+/// A stay inside of a reader that was outside before; dropping it leaves.
+#[derive(Debug)]
+pub struct Outermost<'d, K = ()> {
+    slot: &'d Slot<K>,
+}
+
+impl<'d, K> Outermost<'d, K> {
+    /// As [`Inside::mark`]; `None` if the reader is inside already.
+    #[inline(always)]
+    pub(super) fn mark<B: Barrier>(slot: &'d Slot<K>, group: usize, epoch: &AtomicUsize) -> Option<Outermost<'d, K>> {
+        // Relaxed: a thread asks about its own store.
+        if slot.active.load(Ordering::Relaxed) != 0 {
+            return None;
+        }
+        slot.stamp::<B>(group, epoch);
+        Some(Outermost { slot })
+    }
+}
+
+impl<K> Drop for Outermost<'_, K> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // Release: what was read inside was read before. Pairs with the writer's load in `Periods::passed`.
+        self.slot.active.store(0, Ordering::Release);
     }
 }
 

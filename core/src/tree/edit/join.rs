@@ -5,10 +5,10 @@
 //! few they are joined as well, and so on below. What never happens: two neighbours with fewer than [`PAIR`] entries,
 //! unless there were no nodes to join with. `tree::size` rests on it.
 
-use super::{Edit, Fresh, branch_of, leaf_of, summary_of_branch, summary_of_leaf};
+use super::{Edit, Fresh, branch_of, summary};
 use crate::error::Result;
 use crate::tree::Order;
-use crate::tree::node::{Beside, Branch, Child, NodePtr};
+use crate::tree::node::{Beside, Branch, Child, ChildPtr};
 use crate::tree::search::FANOUT;
 use crate::tree::size::PAIR;
 
@@ -27,7 +27,7 @@ impl Edit<'_> {
         height: usize,
         joins: bool,
     ) -> Result<Place> {
-        let len = |node: Child| len_of::<O::Beside>(node.node, height);
+        let len = |node: Child| branch_of::<O::Beside>(node.node).len();
         let left = at.checked_sub(1).and_then(|before| parent.child(before));
         if let Some(right) = parent.child(at + 1).filter(|right| len(child) + len(*right) <= FANOUT) {
             let child = self.merge::<O>(child, right, child, height, joins)?;
@@ -53,15 +53,10 @@ impl Edit<'_> {
         joins: bool,
     ) -> Result<Child> {
         let other = if left.node == fresh.node { right.node } else { left.node };
-        if height == 0 {
-            let joined = merge_leaves::<O>(left.node, right.node, fresh.node);
-            self.retire_leaf(other);
-            return Ok(joined);
-        }
         let (a, b) = (branch_of::<O::Beside>(left.node), branch_of::<O::Beside>(right.node));
-        let met = if joins { self.met::<O>(a, b, height)? } else { None };
+        let met = if joins && height > 0 { self.met::<O>(a, b, height)? } else { None };
         let joined = merge_branches::<O>(left.node, met, right.node, fresh.node);
-        self.retire_branch::<O>(other);
+        self.retire::<O>(other);
         Ok(joined)
     }
 
@@ -69,7 +64,7 @@ impl Edit<'_> {
     fn met<O: Order>(&mut self, a: &Branch<O::Beside>, b: &Branch<O::Beside>, height: usize) -> Result<Option<Child>> {
         let (last, first) = (a.len().checked_sub(1).and_then(|last| a.child(last)), b.child(0));
         let Some((last, first)) = last.zip(first) else { return Ok(None) };
-        let len = |node: Child| len_of::<O::Beside>(node.node, height - 1);
+        let len = |node: Child| branch_of::<O::Beside>(node.node).len();
         if len(last) + len(first) >= PAIR {
             return Ok(None);
         }
@@ -78,49 +73,28 @@ impl Edit<'_> {
 
     /// `left` and `right` in a new node, and so on below where they met.
     fn combine<O: Order>(&mut self, left: Child, right: Child, height: usize) -> Result<Child> {
-        if height == 0 {
-            let (a, b) = (leaf_of(left.node), leaf_of(right.node));
-            let leaf = self.new_leaf::<O>(a.used().iter().chain(b.used()))?;
-            self.retire_leaf(left.node);
-            self.retire_leaf(right.node);
-            return Ok(leaf);
-        }
         let (a, b) = (branch_of::<O::Beside>(left.node), branch_of::<O::Beside>(right.node));
-        let met = self.met::<O>(a, b, height)?;
+        let met = if height > 0 { self.met::<O>(a, b, height)? } else { None };
         let branch = self.new_branch::<O>(side_by_side(a, met, b))?;
-        self.retire_branch::<O>(left.node);
-        self.retire_branch::<O>(right.node);
+        self.retire::<O>(left.node);
+        self.retire::<O>(right.node);
         Ok(branch)
     }
 }
 
-/// The records of both, written over `fresh`, which is one of them. Out of line: the copy is off the stack before anything
+/// The children of both, written over `fresh`, which is one of them. Out of line: the copy is off the stack before anything
 /// is called.
 #[inline(never)]
-fn merge_leaves<O: Order>(left: NodePtr, right: NodePtr, fresh: NodePtr) -> Child {
-    let old = *leaf_of(fresh);
-    let (a, b) = if left == fresh { (&old, leaf_of(right)) } else { (leaf_of(left), &old) };
-    let mut leaf = Fresh(fresh.leaf());
-    leaf.get().fill(a.used().iter().chain(b.used()), O::key);
-    summary_of_leaf::<O>(leaf.0)
-}
-
-/// The children of both, written over `fresh`, which is one of them. Out of line as `merge_leaves`.
-#[inline(never)]
-fn merge_branches<O: Order>(left: NodePtr, met: Option<Child>, right: NodePtr, fresh: NodePtr) -> Child {
+fn merge_branches<O: Order>(left: ChildPtr, met: Option<Child>, right: ChildPtr, fresh: ChildPtr) -> Child {
     let old = *branch_of::<O::Beside>(fresh);
     let (a, b) = if left == fresh { (&old, branch_of(right)) } else { (branch_of(left), &old) };
     let mut branch = Fresh(fresh.branch::<O::Beside>());
     branch.get().fill(side_by_side(a, met, b));
-    summary_of_branch(branch.0)
+    summary(branch.0)
 }
 
 /// The children of `a`, then those of `b`; `met` in place of the last and the first.
 fn side_by_side<B: Beside>(a: &Branch<B>, met: Option<Child>, b: &Branch<B>) -> impl Iterator<Item = Child> {
     let gone = usize::from(met.is_some());
     a.used().take(a.len() - gone).chain(met).chain(b.used().skip(gone))
-}
-
-fn len_of<B: Beside>(node: NodePtr, height: usize) -> usize {
-    if height == 0 { leaf_of(node).len() } else { branch_of::<B>(node).len() }
 }

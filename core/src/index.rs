@@ -1,0 +1,260 @@
+//! An index of objects by address: a page index, or where memory is scarce a B+ tree. Both do the same ([`Index`]).
+//!
+//! A [`Page index`](crate::pages) is read fastest. Its nodes take more memory the larger and the sparser objects are. A B+ tree
+//! ([`crate::tree`]) takes at most so many bytes for so many objects, whatever their addresses, which a registry in a fixed
+//! memory promises ([`crate::fixed`]). The writer chooses when it is made ([`uses_pages`]).
+//!
+//! A [`IndexRoot`] is one word of a version; its low bits tell which of the two it is the root of.
+
+use core::ptr::{self, NonNull};
+
+use crate::address::PageSize;
+use crate::error::Result;
+use crate::nodes::{Nodes, RetiredNodes};
+use crate::pages::edit::Change;
+use crate::pages::{self, Pages, Span, Word};
+use crate::pool::Memory;
+use crate::record::Record;
+use crate::tree::node::ChildPtr;
+use crate::tree::{self, ByAddress, Order, Root, TREE_BIT, View};
+
+/// Whether pointers have room for the tags of a page index.
+pub(crate) const HAS_PAGES: bool = usize::BITS >= 64;
+
+/// Whether a writer over this memory keeps objects in page indexes.
+pub(crate) const fn uses_pages<M: Memory>(page: PageSize) -> bool {
+    HAS_PAGES && !M::SCARCE && page.bytes() >= pages::PAGE
+}
+
+/// What the two kinds of index do. Objects do not overlap.
+pub(crate) trait Index<'s>: Copy {
+    /// Where the only record is that can hold `address`. Wait-free.
+    fn candidate(self, address: usize) -> Option<NonNull<Record>>;
+
+    /// The record behind a pointer that this index gave.
+    fn record(self, pointer: NonNull<Record>) -> &'s Record;
+
+    /// The first object that starts at `from` or later. Wait-free.
+    fn next(self, from: usize) -> Option<&'s Record>;
+
+    /// Whether no object has a page in `span`. Wait-free.
+    fn is_free(self, span: Span, page: PageSize) -> bool;
+
+    /// The object that has `address` in its pages. Wait-free.
+    #[inline(always)]
+    fn holding(self, address: usize, page: PageSize) -> Option<&'s Record> {
+        self.candidate(address).map(|found| self.record(found)).filter(|record| record.holds(address, page))
+    }
+
+    /// Where the record of the object is that starts at `start`.
+    fn starting_at(self, start: usize) -> Option<NonNull<Record>> {
+        self.candidate(start).filter(|found| self.record(*found).start == start)
+    }
+}
+
+impl<'s> Index<'s> for Pages<'s> {
+    #[inline(always)]
+    fn candidate(self, address: usize) -> Option<NonNull<Record>> {
+        self.at(address).word().record()
+    }
+
+    #[inline(always)]
+    fn record(self, pointer: NonNull<Record>) -> &'s Record {
+        self.record_at(pointer)
+    }
+
+    fn next(self, from: usize) -> Option<&'s Record> {
+        Pages::next(self, from)
+    }
+
+    fn is_free(self, span: Span, _: PageSize) -> bool {
+        Pages::is_free(self, span)
+    }
+}
+
+impl<'s> Index<'s> for View<'s, ByAddress> {
+    #[inline(always)]
+    fn candidate(self, address: usize) -> Option<NonNull<Record>> {
+        self.floor_pointer(address)
+    }
+
+    #[inline(always)]
+    fn record(self, pointer: NonNull<Record>) -> &'s Record {
+        View::record(self, ChildPtr::from_record(pointer))
+    }
+
+    fn next(self, from: usize) -> Option<&'s Record> {
+        self.ceil(from)
+    }
+
+    fn is_free(self, span: Span, page: PageSize) -> bool {
+        self.holding(span.first, page).is_none() && self.ceil(span.first).is_none_or(|next| next.start > span.last)
+    }
+}
+
+/// The root of an index as a version keeps it; null for an empty one.
+#[derive(Clone, Copy, Debug)]
+#[repr(transparent)]
+pub(crate) struct IndexRoot(*mut u8);
+
+/// Either kind of root.
+enum Kind {
+    Pages(Word),
+    Tree(Root<ByAddress>),
+}
+
+impl IndexRoot {
+    /// No objects.
+    pub(crate) const EMPTY: IndexRoot = IndexRoot(ptr::null_mut());
+
+    #[inline]
+    fn kind(self) -> Kind {
+        // The tree bit of a page index is never set: levels and marks are below it.
+        if HAS_PAGES && self.0.addr() & TREE_BIT == 0 {
+            Kind::Pages(Word::from_raw(self.0))
+        } else {
+            Kind::Tree(Root::from_raw(self.0))
+        }
+    }
+
+    /// The level of a page index; 0 for a tree.
+    pub(crate) fn level(self) -> usize {
+        match self.kind() {
+            Kind::Pages(word) => word.level(),
+            Kind::Tree(_) => 0,
+        }
+    }
+
+    /// The root of a page index, of a writer that keeps objects in those.
+    pub(crate) fn word(self) -> Word {
+        Word::from_raw(self.0)
+    }
+
+    /// The root of a tree, of a writer that keeps objects in those.
+    pub(crate) fn tree(self) -> Root<ByAddress> {
+        Root::from_raw(self.0)
+    }
+
+    /// The height of a tree; 0 for a page index.
+    pub(crate) fn height(self) -> usize {
+        match self.kind() {
+            Kind::Pages(_) => 0,
+            Kind::Tree(root) => root.height(),
+        }
+    }
+}
+
+impl From<Word> for IndexRoot {
+    fn from(word: Word) -> IndexRoot {
+        IndexRoot(word.raw())
+    }
+}
+
+impl From<Root<ByAddress>> for IndexRoot {
+    fn from(root: Root<ByAddress>) -> IndexRoot {
+        IndexRoot(root.raw())
+    }
+}
+
+/// An index of a version that is being kept alive for `'s`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Objects<'s> {
+    Pages(Pages<'s>),
+    Tree(View<'s, ByAddress>),
+}
+
+impl Objects<'_> {
+    /// # Safety
+    /// `root` belongs to a version that is not retired, or whose grace period has not passed, for all of the result's life.
+    #[inline]
+    pub(crate) unsafe fn new<'s>(root: IndexRoot) -> Objects<'s> {
+        match root.kind() {
+            // SAFETY: by contract.
+            Kind::Pages(word) => Objects::Pages(unsafe { Pages::new(word) }),
+            // SAFETY: by contract.
+            Kind::Tree(root) => Objects::Tree(unsafe { View::new(root) }),
+        }
+    }
+}
+
+impl<'s> Index<'s> for Objects<'s> {
+    #[inline]
+    fn candidate(self, address: usize) -> Option<NonNull<Record>> {
+        match self {
+            Objects::Pages(pages) => pages.candidate(address),
+            Objects::Tree(tree) => tree.candidate(address),
+        }
+    }
+
+    #[inline]
+    fn record(self, pointer: NonNull<Record>) -> &'s Record {
+        match self {
+            Objects::Pages(pages) => Index::record(pages, pointer),
+            Objects::Tree(tree) => Index::record(tree, pointer),
+        }
+    }
+
+    fn next(self, from: usize) -> Option<&'s Record> {
+        match self {
+            Objects::Pages(pages) => Index::next(pages, from),
+            Objects::Tree(tree) => Index::next(tree, from),
+        }
+    }
+
+    fn is_free(self, span: Span, page: PageSize) -> bool {
+        match self {
+            Objects::Pages(pages) => Index::is_free(pages, span, page),
+            Objects::Tree(tree) => Index::is_free(tree, span, page),
+        }
+    }
+}
+
+/// What becomes of one object. Both records have the same addresses.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Step {
+    /// It comes.
+    Insert(NonNull<Record>),
+    /// This record takes the place of the one before it.
+    Replace(NonNull<Record>),
+    /// It goes; this is its record.
+    Remove(NonNull<Record>),
+}
+
+impl Step {
+    /// A tree after it.
+    pub(crate) fn in_tree<O: Order>(self, edit: &mut tree::edit::Edit<'_>, root: Root<O>) -> Result<Root<O>> {
+        match self {
+            Step::Insert(record) => edit.insert(root, record),
+            Step::Replace(record) => edit.replace(root, record),
+            Step::Remove(record) => edit.remove(root, O::child(record).key),
+        }
+    }
+
+    /// A page index after it.
+    pub(crate) fn in_pages(self, edit: &mut pages::edit::Edit<'_>, word: Word, span: Span) -> Result<Word> {
+        match self {
+            Step::Insert(record) => edit.change(word, span, Change::Object(Some(record))),
+            Step::Replace(record) => edit.replace(word, span, record),
+            Step::Remove(_) => edit.change(word, span, Change::Object(None)),
+        }
+    }
+}
+
+/// The nodes of an edit of either kind.
+pub(crate) struct Edit<'w> {
+    pub(crate) nodes: &'w mut Nodes,
+    pub(crate) retired: &'w mut RetiredNodes,
+    /// The version that is being made.
+    pub(crate) generation: usize,
+}
+
+impl Edit<'_> {
+    pub(crate) fn of_tree(&mut self) -> tree::edit::Edit<'_> {
+        tree::edit::Edit { nodes: self.nodes, retired: self.retired }
+    }
+
+    pub(crate) fn of_pages(&mut self) -> pages::edit::Edit<'_> {
+        let (nodes, retired) = (&mut self.nodes.pages, &mut self.retired.pages);
+        pages::edit::Edit { nodes, retired, generation: self.generation }
+    }
+}
