@@ -109,8 +109,9 @@ impl IndexRoot {
 
     #[inline]
     fn kind(self) -> Kind {
-        // The tree bit of a page index is never set: levels and marks are below it.
-        if HAS_PAGES && self.0.addr() & TREE_BIT == 0 {
+        // A page index never has the tree bit: levels and marks are below it.
+        let has_tree_bit = self.0.addr() | TREE_BIT == self.0.addr();
+        if HAS_PAGES && !has_tree_bit {
             Kind::Pages(Word::from_raw(self.0))
         } else {
             Kind::Tree(Root::from_raw(self.0))

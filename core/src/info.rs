@@ -29,8 +29,19 @@ pub enum PointerType {
 /// What a look-up found. Borrowed from a guard: the node lists are read through it.
 ///
 /// [`PointerInfo::UNKNOWN`] is what a look-up that found nothing gives.
+///
+/// Prints as one line:
+/// ```
+/// use hsakmt_core::info::{PointerInfo, PointerType};
+/// use hsakmt_core::node::NodeId;
+///
+/// assert_eq!(PointerInfo::UNKNOWN.to_string(), "no object");
+/// let (kind, node) = (PointerType::Allocated, NodeId(1));
+/// let info = PointerInfo { kind, node, gpu_address: 0x7f00_0000_4000, size: 0x2000, ..PointerInfo::UNKNOWN };
+/// assert_eq!(info.to_string(), "Allocated 0x7f0000004000..0x7f0000006000, node 1, mapped on [], user data 0x0");
+/// ```
 #[doc(alias = "HsaPointerInfo")]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct PointerInfo<'g> {
     /// What kind of object.
     pub kind: PointerType,
@@ -65,6 +76,34 @@ impl PointerInfo<'_> {
         mapped: NodeList::EMPTY,
         user_data: 0,
     };
+}
+
+impl core::fmt::Display for PointerInfo<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let PointerInfo { kind, node, gpu_address, size, mapped, user_data, .. } = self;
+        if *kind == PointerType::Unknown {
+            return f.write_str("no object");
+        }
+        let end = gpu_address.saturating_add(*size);
+        write!(f, "{kind:?} {gpu_address:#x}..{end:#x}, node {node}, mapped on {mapped:?}, user data {user_data:#x}")
+    }
+}
+
+/// Addresses and sizes in hexadecimal.
+impl core::fmt::Debug for PointerInfo<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("PointerInfo")
+            .field("kind", &self.kind)
+            .field("node", &self.node)
+            .field("flags", &self.flags)
+            .field("cpu_address", &format_args!("{:#x}", self.cpu_address))
+            .field("gpu_address", &format_args!("{:#x}", self.gpu_address))
+            .field("size", &format_args!("{:#x}", self.size))
+            .field("registered", &self.registered)
+            .field("mapped", &self.mapped)
+            .field("user_data", &format_args!("{:#x}", self.user_data))
+            .finish()
+    }
 }
 
 /// Node ids, in the order of the call that set them.

@@ -3,8 +3,8 @@
 //!
 //! Only the writer is ever here. A slot is in exactly one place at a time: free in its pool, in the writer's hand, in
 //! a published version, or retired and waiting in a chain. The link that strings chains stands *beside* the value, with
-//! what else only the writer keeps ([`Pooled::Beside`]): retiring a node writes no byte that a reader may still look at.
-//! Values that are never retired in a chain of their own ([`Pooled::LINK_INSIDE`]) have no room beside them: their link
+//! what else only the writer keeps (`Pooled::Beside`): retiring a node writes no byte that a reader may still look at.
+//! Values that are never retired in a chain of their own (`Pooled::LINK_INSIDE`) have no room beside them: their link
 //! takes the place of the value while the slot is free.
 //!
 //! Blocks go back to [`Memory`] only when the pool is dropped; a steady state therefore allocates nothing.

@@ -3,8 +3,8 @@
 //! In: an index, a range of whole pages and a [`Change`]. Out: the new index. Nodes that the new version does not use are
 //! retired. A node that this edit made is changed in place: two changes of one edit copy a node once.
 //!
-//! A change goes down at the two ends of its range, so it takes at most two nodes a level ([`NODES_PER_CHANGE`]). Where it
-//! covers a node whole it goes through that node's slots too, as long as nodes are left over; else it makes do with what is
+//! A change goes down at the two ends of its range, so it takes at most two nodes a level (`NODES_PER_CHANGE`). Where it covers a
+//! node whole it goes through that node's slots too, as long as nodes are left over; else it makes do with what is
 //! [coarse](Edit::coarse): a mark too many, which is slow and never wrong.
 
 use core::ptr::NonNull;
