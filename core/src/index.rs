@@ -1,10 +1,10 @@
 //! An index of objects by address: a page index, or where memory is scarce a B+ tree. Both do the same ([`Index`]).
 //!
-//! A [`Page index`](crate::pages) is read fastest. Its nodes take more memory the larger and the sparser objects are. A B+ tree
+//! A [page index](crate::pages) is read fastest. Its nodes take more memory the larger and the sparser objects are. A B+ tree
 //! ([`crate::tree`]) takes at most so many bytes for so many objects, whatever their addresses, which a registry in a fixed
 //! memory promises ([`crate::fixed`]). The writer chooses when it is made ([`uses_pages`]).
 //!
-//! A [`IndexRoot`] is one word of a version; its low bits tell which of the two it is the root of.
+//! An [`IndexRoot`] is one word of a version; its low bits tell which of the two it is the root of.
 
 use core::ptr::{self, NonNull};
 
@@ -15,7 +15,6 @@ use crate::pages::edit::Change;
 use crate::pages::{self, Pages, Span, Word};
 use crate::pool::Memory;
 use crate::record::Record;
-use crate::tree::node::ChildPtr;
 use crate::tree::{self, ByAddress, Order, Root, TREE_BIT, View};
 
 /// Whether pointers have room for the tags of a page index.
@@ -28,11 +27,8 @@ pub(crate) const fn uses_pages<M: Memory>(page: PageSize) -> bool {
 
 /// What the two kinds of index do. Objects do not overlap.
 pub(crate) trait Index<'s>: Copy {
-    /// Where the only record is that can hold `address`. Wait-free.
-    fn candidate(self, address: usize) -> Option<NonNull<Record>>;
-
-    /// The record behind a pointer that this index gave.
-    fn record(self, pointer: NonNull<Record>) -> &'s Record;
+    /// The only object that can hold `address`. Wait-free.
+    fn candidate(self, address: usize) -> Option<&'s Record>;
 
     /// The first object that starts at `from` or later. Wait-free.
     fn next(self, from: usize) -> Option<&'s Record>;
@@ -43,24 +39,30 @@ pub(crate) trait Index<'s>: Copy {
     /// The object that has `address` in its pages. Wait-free.
     #[inline(always)]
     fn holding(self, address: usize, page: PageSize) -> Option<&'s Record> {
-        self.candidate(address).map(|found| self.record(found)).filter(|record| record.holds(address, page))
+        self.candidate(address).filter(|record| record.holds(address, page))
     }
 
-    /// Where the record of the object is that starts at `start`.
-    fn starting_at(self, start: usize) -> Option<NonNull<Record>> {
-        self.candidate(start).filter(|found| self.record(*found).start == start)
+    /// The object that starts at `start`. Wait-free.
+    #[inline]
+    fn starting_at(self, start: usize) -> Option<&'s Record> {
+        self.candidate(start).filter(|record| record.start == start)
+    }
+
+    /// All objects, by address. Each step is wait-free.
+    fn iter(self) -> impl Iterator<Item = &'s Record> {
+        let mut from = Some(0);
+        core::iter::from_fn(move || {
+            let record = self.next(from?)?;
+            from = record.start.checked_add(1);
+            Some(record)
+        })
     }
 }
 
 impl<'s> Index<'s> for Pages<'s> {
     #[inline(always)]
-    fn candidate(self, address: usize) -> Option<NonNull<Record>> {
-        self.at(address).word().record()
-    }
-
-    #[inline(always)]
-    fn record(self, pointer: NonNull<Record>) -> &'s Record {
-        self.record_at(pointer)
+    fn candidate(self, address: usize) -> Option<&'s Record> {
+        self.at(address).record()
     }
 
     fn next(self, from: usize) -> Option<&'s Record> {
@@ -74,13 +76,8 @@ impl<'s> Index<'s> for Pages<'s> {
 
 impl<'s> Index<'s> for View<'s, ByAddress> {
     #[inline(always)]
-    fn candidate(self, address: usize) -> Option<NonNull<Record>> {
-        self.floor_pointer(address)
-    }
-
-    #[inline(always)]
-    fn record(self, pointer: NonNull<Record>) -> &'s Record {
-        View::record(self, ChildPtr::from_record(pointer))
+    fn candidate(self, address: usize) -> Option<&'s Record> {
+        self.floor(address)
     }
 
     fn next(self, from: usize) -> Option<&'s Record> {
@@ -180,18 +177,10 @@ impl Objects<'_> {
 
 impl<'s> Index<'s> for Objects<'s> {
     #[inline]
-    fn candidate(self, address: usize) -> Option<NonNull<Record>> {
+    fn candidate(self, address: usize) -> Option<&'s Record> {
         match self {
             Objects::Pages(pages) => pages.candidate(address),
             Objects::Tree(tree) => tree.candidate(address),
-        }
-    }
-
-    #[inline]
-    fn record(self, pointer: NonNull<Record>) -> &'s Record {
-        match self {
-            Objects::Pages(pages) => Index::record(pages, pointer),
-            Objects::Tree(tree) => Index::record(tree, pointer),
         }
     }
 
@@ -210,23 +199,31 @@ impl<'s> Index<'s> for Objects<'s> {
     }
 }
 
-/// What becomes of one object. Both records have the same addresses.
+/// What becomes of one object.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
-    /// It comes.
+    /// It comes, with this record.
     Insert(NonNull<Record>),
-    /// This record takes the place of the one before it.
-    Replace(NonNull<Record>),
-    /// It goes; this is its record.
+    /// `new` takes the place of `old`. Both have the same addresses.
+    Replace { old: NonNull<Record>, new: NonNull<Record> },
+    /// It goes, with this record.
     Remove(NonNull<Record>),
 }
 
 impl Step {
+    /// The record that no index has after it.
+    pub(crate) fn gone(self) -> Option<NonNull<Record>> {
+        match self {
+            Step::Insert(_) => None,
+            Step::Replace { old, .. } | Step::Remove(old) => Some(old),
+        }
+    }
+
     /// A tree after it.
     pub(crate) fn in_tree<O: Order>(self, edit: &mut tree::edit::Edit<'_>, root: Root<O>) -> Result<Root<O>> {
         match self {
             Step::Insert(record) => edit.insert(root, record),
-            Step::Replace(record) => edit.replace(root, record),
+            Step::Replace { new, .. } => edit.replace(root, new),
             Step::Remove(record) => edit.remove(root, O::child(record).key),
         }
     }
@@ -235,7 +232,7 @@ impl Step {
     pub(crate) fn in_pages(self, edit: &mut pages::edit::Edit<'_>, word: Word, span: Span) -> Result<Word> {
         match self {
             Step::Insert(record) => edit.change(word, span, Change::Object(Some(record))),
-            Step::Replace(record) => edit.replace(word, span, record),
+            Step::Replace { new, .. } => edit.replace(word, span, new),
             Step::Remove(_) => edit.change(word, span, Change::Object(None)),
         }
     }

@@ -12,7 +12,7 @@ use crate::record::Record;
 use crate::snapshot::Snapshot;
 use crate::version::Version;
 
-/// A descent of the page index of SVM, under way or at its end.
+/// A descent of the page index of SVM, under way or at its end. Keeps the marks apart: one instruction a level.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Descent<'g> {
     /// The last node; the published word itself where there is no page index.
@@ -23,7 +23,7 @@ pub(crate) struct Descent<'g> {
     marks: usize,
 }
 
-/// Where an address leads in the page index of SVM.
+/// Where an address leads in the page index of SVM. Two words: callers pass it on in registers.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Reached<'g> {
@@ -63,8 +63,8 @@ impl<'g> Snapshot<'g> {
         reached.plain_record(address).or_else(|| self.find_record_by_rule(reached, address))
     }
 
-    /// Step 4, for every query that `Reached::plain` does not answer. Not part of the public interface: for callers that keep it
-    /// out of line.
+    /// Steps 4 and 5, for every query that `Reached::plain` does not answer. Not part of the public interface: for callers that
+    /// keep it out of line.
     #[doc(hidden)]
     #[inline(always)]
     pub fn find_by_rule<T>(

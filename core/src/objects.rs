@@ -8,11 +8,9 @@ use crate::aperture::Aperture;
 use crate::epoch::Domain;
 use crate::error::{Error, Result};
 use crate::flags::MemFlags;
-use crate::index::Index;
 use crate::info::PointerType;
 use crate::list::List;
 use crate::node::NodeId;
-use crate::pages::Span;
 use crate::pool::Memory;
 use crate::record::{ObjectId, Record};
 use crate::registry::{Wanted, Writer};
@@ -73,13 +71,15 @@ impl<D: Domain, M: Memory> Writer<'_, D, M> {
         let extent = record.extent(page);
         let whole = page.offset(record.start) == 0 && page.offset(extent) == 0 && record.kind != PointerType::Unknown;
         let inside = self.layout().bounds(aperture).contains_range(record.start, extent);
-        // Only asked for where the range does not wrap.
-        let free = || self.version().objects(aperture).is_free(Span::of_pages(record.start, extent), page);
         // Userptrs stand in SVM, and each once in their index, whatever the routing asks.
         let key = Key { address: record.cpu, size: record.size };
         let known = self.version().userptrs().exact(key).is_some();
         let placed = !record.is_userptr() || (aperture == Aperture::Svm && !known);
-        if record.size > 0 && whole && inside && placed && free() { Ok(()) } else { Err(Error::InvalidParameter) }
+        if record.size > 0 && whole && inside && placed && self.is_free(aperture, record) {
+            Ok(())
+        } else {
+            Err(Error::InvalidParameter)
+        }
     }
 
     /// Takes the object that starts at `start` away and publishes. O(log n). [`Error::NotRegistered`] if there is none.
@@ -236,6 +236,29 @@ mod tests {
         writer.remove_object(Aperture::Svm, 0x9000).unwrap();
         writer.set_layout(layout()).unwrap();
         let kind = readers.reader().unwrap().query_pointer(0x6010, |info| info.map(|info| info.kind));
+        assert_eq!(kind, Ok(PointerType::Unknown));
+    }
+
+    /// A removal by other pages than those of the insertion would leave a pointer to a record that is used again.
+    #[test]
+    fn the_page_size_stays_while_a_userptr_has_whole_pages_of_it() {
+        let mut registry = Registry::new();
+        let (mut writer, readers) = registry.split(PageSize::FOUR_KIB, Heap).unwrap();
+        let large = PageSize::new(0x1_0000).unwrap();
+        let mut with = layout();
+        with.page = large;
+        writer.set_layout(with).unwrap();
+        let userptr = Object { kind: PointerType::RegisteredUser, start: 0x1_0000, cpu: 0x2_0010, size: 5, ..BUFFER };
+        writer.insert_object(Aperture::Svm, &userptr).unwrap();
+        assert_eq!(writer.set_layout(layout()), Err(Error::InvalidParameter));
+        assert_eq!(writer.layout().page, large);
+        writer.remove_object(Aperture::Svm, 0x1_0000).unwrap();
+        writer.set_layout(layout()).unwrap();
+        for n in 0..50 {
+            writer.insert_object(Aperture::Svm, &Object { start: 0x4000, user_data: n, ..BUFFER }).unwrap();
+            writer.remove_object(Aperture::Svm, 0x4000).unwrap();
+        }
+        let kind = readers.reader().unwrap().query_pointer(0x1_8000, |info| info.map(|info| info.kind));
         assert_eq!(kind, Ok(PointerType::Unknown));
     }
 

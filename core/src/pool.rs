@@ -24,7 +24,7 @@ use crate::error::{Error, Result};
 pub unsafe trait Memory {
     /// Whether there is little, and no more than a plan counted with ([`Capacity`](crate::fixed::Capacity)): then the
     /// writer takes back what was replaced with every write, whatever the domain prefers, and only the memory's end
-    /// limits what waits for readers.
+    /// limits what waits for readers. Objects stand in B+ trees then, whose bytes do not depend on addresses.
     const SCARCE: bool = false;
 
     /// How many slots of `bytes` each a pool asks for at a time; at least 1. Many make growing rare, few waste little.
@@ -284,7 +284,7 @@ impl<T: Pooled> Chain<T> {
 unsafe fn poison<T: Pooled>(value: NonNull<T>) {
     let kept = if T::LINK_INSIDE { size_of::<*mut T>() } else { 0 };
     let rest = value.as_ptr().cast::<u8>().wrapping_add(kept);
-    // SAFETY: by contract nobody reads the value; the link inside it stays.
+    // SAFETY: by contract no reader uses the value. The bytes are those of the value without a link inside it.
     unsafe { rest.write_bytes(0xdd, size_of::<T>() - kept) };
     #[cfg(loom)]
     // SAFETY: a pool's slot is valid, and `grow` made its watch.

@@ -94,13 +94,7 @@ impl<'g> Snapshot<'g> {
     /// Every object, aperture by aperture, by address. Wait-free; O(log n) per step.
     pub fn iter(&self) -> impl Iterator<Item = PointerInfo<'g>> + 'g {
         let version = self.version();
-        Aperture::all().flat_map(move |aperture| {
-            let mut from = Some(0);
-            core::iter::from_fn(move || {
-                let record = version.objects(aperture).next(from?)?;
-                from = record.start.checked_add(1);
-                Some(version.info(record))
-            })
-        })
+        Aperture::all()
+            .flat_map(move |aperture| version.objects(aperture).iter().map(move |record| version.info(record)))
     }
 }

@@ -11,7 +11,7 @@ use crate::nodes::{Nodes, RetiredNodes};
 use crate::pool::{Chain, Pool};
 use crate::record::Record;
 use crate::tree::node::{Branch, ChildPtr, Intervals, Key};
-use crate::tree::search::{FANOUT, rank_le, rank_lt};
+use crate::tree::search::{FANOUT, rank_lt};
 use crate::tree::{LAST_KEY, Order, View, below};
 
 /// By (userptr, size).
@@ -50,17 +50,8 @@ impl<'s> View<'s, ByUserptr> {
     /// below it or alone at it.
     #[inline(always)]
     fn last_up_to(self, address: usize) -> Option<&'s Record> {
-        let (mut node, height) = self.top()?;
-        let mut branch = self.branch(node);
-        if address < branch.keys[0] {
-            return None;
-        }
-        for _ in 0..height {
-            node = branch.children[below(rank_le(&branch.keys, address))];
-            branch = self.branch(node);
-        }
-        let last = below(rank_le(&branch.keys, address));
-        // Beside one in another node, which the last one cannot see, or one with the same start there may be a smaller one.
+        let (branch, last) = self.lowest_up_to(address)?;
+        // Of those that start at `address` the smallest is the answer. The one before may be in another node.
         let alone = branch.keys[last] != address || (last > 0 && branch.keys[below(last)] != address);
         (alone && branch.beside.max_ends[last] > address).then(|| self.record(branch.children[last]))
     }

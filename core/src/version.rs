@@ -48,7 +48,7 @@ impl Published {
     /// A version whose SVM index is a page index with this top node, which has the version beside it. `plain`: an object in
     /// that index is the answer for each of its pages that is not marked.
     pub(crate) fn of_pages(top: Word, plain: bool) -> Published {
-        Published(if plain { top } else { Word::from_raw(top.raw().map_addr(|bits| bits | MARK)) })
+        Published(if plain { top } else { top.with_mark(true) })
     }
 
     /// A version without page indexes.
@@ -85,7 +85,7 @@ impl Published {
     /// As for [`Published::pages`].
     pub(crate) unsafe fn svm<'s>(self) -> Pages<'s> {
         // SAFETY: by contract.
-        unsafe { Pages::new(self.0.unmarked()) }
+        unsafe { Pages::new(self.0.with_mark(false)) }
     }
 
     /// The version.

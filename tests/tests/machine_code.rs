@@ -36,7 +36,7 @@ const QUERY_PATH: &[(&str, &[&str])] = &[
             "route",
         ],
     ),
-    ("hsakmt::context::query::", &["find_nothing_or_abort", "find_by_rule_or_abort", "closed"]),
+    ("hsakmt::context::query::", &["find_nothing_or_abort", "find_by_rule_or_abort", "find_by_rule", "closed"]),
 ];
 
 /// Functions that may be called and are not checked: the exceptions that the documentation names.

@@ -1,15 +1,15 @@
 //! A query with a signal handler at each of its instructions, which writes and queries itself.
 //!
-//! The query is run step by step (the processor's trap flag), as the C entry makes it: it enters the thread's slot, looks the
-//! address up and leaves. At one step the handler changes the object so often that memory which nobody holds is used again,
-//! and queries through the same slot, as a query in a handler does. The interrupted query must answer with one of the values
-//! that the object has had, and the handler's with the newest.
+//! The query runs in single steps (the processor's trap flag), as the C entry makes it: it enters the thread's slot, looks the
+//! address up and leaves. At one step the handler changes the object. It makes enough changes for several grace periods, so
+//! the writer reuses all memory that no reader protects. Then the handler queries through the same slot. The interrupted
+//! query must return one of the object's values, and the handler's query the newest.
 
 #![cfg(all(target_arch = "x86_64", target_os = "linux"))]
 
 use std::num::NonZeroUsize;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering, compiler_fence};
+use std::sync::atomic::{AtomicUsize, Ordering, fence};
 
 use hsakmt_core::address::{Bounds, PageSize};
 use hsakmt_core::aperture::{Aperture, Layout};
@@ -20,7 +20,7 @@ use hsakmt_core::internals::Slot;
 use hsakmt_core::node::NodeId;
 use hsakmt_core::objects::Object;
 use hsakmt_core::pool::Heap;
-use hsakmt_core::registry::{Registry, Writer};
+use hsakmt_core::registry::{BATCH, Registry, Writer};
 
 type Domain = Slots<4, Fences>;
 
@@ -29,8 +29,8 @@ const BUFFER: usize = 0x10_4000;
 /// Its neighbours, so that the index has several levels.
 const OTHERS: [usize; 3] = [0x10_5000, 0x80_0000, 0xf0_0000];
 
-/// Changes that the handler makes.
-const CHANGES: usize = 40;
+/// Changes that the handler makes: three batches, so that the memory of the first is used again in the third.
+const CHANGES: usize = 3 * BATCH;
 
 static REGISTRY: Registry<Domain> = Registry::with_domain(Slots::new(Fences));
 static WRITER: Mutex<Option<Writer<'static, Domain, Heap>>> = Mutex::new(None);
@@ -68,12 +68,9 @@ fn user_data(info: Option<PointerInfo<'_>>) -> usize {
 fn query_stepwise(slot: &'static Slot) -> usize {
     // SAFETY: sets the trap flag; the handler of SIGTRAP is installed, and the stack is left as it was.
     unsafe { core::arch::asm!("pushfq", "or qword ptr [rsp], 0x100", "popfq") };
-    let full = || {
-        core::sync::atomic::fence(Ordering::SeqCst);
-        compiler_fence(Ordering::SeqCst);
-    };
-    // SAFETY: the slot is this thread's; its handler's stays end before this one goes on.
-    let inside = unsafe { REGISTRY.domain().enter_outermost_with(slot, 0, full) }.expect("outside before");
+    // SAFETY: the slot is this thread's, its handler's stays end before this one goes on, and `Fences` promises a full fence.
+    let inside = unsafe { REGISTRY.domain().enter_outermost_with(slot, 0, || fence(Ordering::SeqCst)) };
+    let inside = inside.expect("outside before");
     // SAFETY: `inside` keeps what is read until it is dropped.
     let snapshot = unsafe { REGISTRY.current() }.expect("open");
     let found = user_data(snapshot.find_pointer(BUFFER + 8));

@@ -153,32 +153,17 @@ impl<const N: usize, B: Barrier, K: Kept> Slots<N, B, K> {
     /// slot are dropped in the reverse order of their making. `group` as for [`Slots::join_as`].
     #[inline(always)]
     pub unsafe fn enter_slot<'d>(&'d self, slot: &'d Slot<K>, group: usize) -> Inside<'d, K> {
-        // SAFETY: by contract.
-        unsafe { self.enter_slot_with(slot, group, || self.barrier.light()) }
-    }
-
-    /// As [`Slots::enter_slot`], with the reader's half of the barrier given by a caller that knows which it is.
-    ///
-    /// # Safety
-    /// As for [`Slots::enter_slot`], and `light` does what [`Barrier::light`] must.
-    #[inline(always)]
-    pub unsafe fn enter_slot_with<'d>(
-        &'d self,
-        slot: &'d Slot<K>,
-        group: usize,
-        light: impl FnOnce(),
-    ) -> Inside<'d, K> {
         let inside = Inside::mark::<B>(slot, group, &self.epoch);
         // A handler's entry too: it may have interrupted this thread between its store and its barrier.
-        light();
+        self.barrier.light();
         inside
     }
 
-    /// As [`Slots::enter_slot_with`], for a slot whose reader is outside; `None` in a signal handler that interrupted it inside.
-    /// One compare and two stores in all.
+    /// As [`Slots::enter_slot`], for a reader that is outside, with the reader's half of the barrier given by a caller that knows
+    /// which it is. `None` in a signal handler that has interrupted a stay. Wait-free: a load, a compare and a store.
     ///
     /// # Safety
-    /// As for [`Slots::enter_slot_with`].
+    /// As for [`Slots::enter_slot`], and `light` does what [`Barrier::light`] must.
     #[inline(always)]
     pub unsafe fn enter_outermost_with<'d>(
         &'d self,

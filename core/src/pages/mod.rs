@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! word      pointer to a Record or a Page; null for none
-//! bits 0-3  0: a record or nothing; k: a node whose slots cover 2^(12 + 5(k - 1)) bytes each
+//! bits 0-3  0: a record or nothing; k: a node whose slots cover 2^(12 + 6(k - 1)) bytes each
 //! bit 4     MARK: registered host memory touches every page of the range
 //! ```
 //!
@@ -18,7 +18,7 @@
 //! # Choices
 //! * Records are pointed to, not numbered. A change of an object's record rewrites all its slots, which are in nodes that the
 //!   edit copies anyway: 4 slots for 16 KiB. Numbers would need a table of their own in each version, one more load.
-//! * 32 slots. See ARCHITECTURE.md for 16, 32 and 64 measured.
+//! * 64 slots. ARCHITECTURE.md has the measurements of 16, 32 and 64.
 //! * No ordered tree beside it. The index is ordered by itself: [`Pages::next`] walks it, and a range is free when its slots
 //!   are.
 //! * A page is 4 KiB, whatever the layout's page size: larger pages are several of these. Where pages are smaller, or memory
@@ -156,7 +156,7 @@ impl Word {
         self.bits() & MARK != 0
     }
 
-    fn with_mark(self, marked: bool) -> Word {
+    pub(crate) fn with_mark(self, marked: bool) -> Word {
         Word(self.0.map_addr(|address| if marked { address | MARK } else { address & !MARK }))
     }
 
@@ -177,12 +177,6 @@ impl Word {
     pub(crate) fn target_ptr<T>(self) -> *const T {
         // One instruction, where `map_addr` makes three of it. `of_record` and `of_node` exposed the pointer.
         ptr::with_exposed_provenance(self.bits() & !TAGS)
-    }
-
-    /// Without a mark.
-    #[inline(always)]
-    pub(crate) fn unmarked(self) -> Word {
-        self.with_mark(false)
     }
 
     fn node(self) -> Option<NonNull<Page>> {
@@ -246,6 +240,12 @@ impl Span {
 
     fn contains(self, other: Span) -> bool {
         self.first <= other.first && other.last <= self.last
+    }
+
+    /// The part of it behind `last`, which is in it.
+    pub(crate) fn behind(self, last: usize) -> Option<Span> {
+        let first = last.checked_add(1).filter(|first| *first <= self.last)?;
+        Some(Span { first, last: self.last })
     }
 
     /// What both have in common.
@@ -336,16 +336,11 @@ impl<'s> Pages<'s> {
     /// The record of a word that is no node.
     #[inline(always)]
     pub(crate) fn record(self) -> Option<&'s Record> {
-        self.word.record().map(|record| self.record_at(record))
-    }
-
-    /// The record behind a pointer of this index.
-    #[inline(always)]
-    pub(crate) fn record_at(self, record: NonNull<Record>) -> &'s Record {
+        let record = self.word.record()?;
         #[cfg(loom)]
         crate::pool::reading(record.as_ptr());
         // SAFETY: records of a live version are initialised and never written again (`new`'s contract).
-        unsafe { record.as_ref() }
+        Some(unsafe { record.as_ref() })
     }
 
     /// The word for the page of `address`, or for another page where the index has nothing for it: the caller checks bounds.

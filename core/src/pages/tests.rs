@@ -269,6 +269,28 @@ fn a_page_that_no_userptr_touches_is_not_marked_by_a_neighbour() {
     assert_eq!(model.view().below(0x10_2000).record().map(|record| record.id.0), Some(1), "one slot again");
 }
 
+/// Bytes of nodes for each of many buffers with a page between them. ARCHITECTURE.md has the whole of it.
+#[test]
+fn nodes_take_few_bytes_for_an_object() {
+    fn nodes(word: Word) -> usize {
+        // SAFETY: alive, as in `view`.
+        let below = |node: NonNull<Page>| unsafe { node.as_ref() }.slots.map(nodes).into_iter().sum::<usize>();
+        word.node().map_or(0, |node| 1 + below(node))
+    }
+    for (pages, most) in [(1, 20), (4, 48), (16, 160)] {
+        let mut model = Model::new();
+        const OBJECTS: usize = 2000;
+        for n in 0..OBJECTS {
+            let record = make(0x7f12_3456_7000 - n * (pages + 1) * PAGE, pages, n);
+            // SAFETY: leaked.
+            let start = unsafe { record.as_ref() }.start;
+            model.change(Span::of_pages(start, pages * PAGE), Change::Object(Some(record)), 16);
+        }
+        let bytes = nodes(model.index) * (size_of::<Page>() + 64) / OBJECTS;
+        assert!(bytes <= most, "{pages} pages: {bytes} bytes of nodes an object");
+    }
+}
+
 #[test]
 fn the_whole_address_space_and_its_last_page() {
     let mut model = Model::new();

@@ -1,8 +1,9 @@
 //! What a writer changes: an object comes, is replaced or goes, or the layout is another.
 //!
 //! In: a record, or what finds one. Out: a version more, published. Each makes sure of its memory first (`reclaim`), so
-//! that a verb which has reserved cannot fail here. What never happens: two objects that start at one place, two userptrs
-//! of one (address, size), a key that no tree can hold, an object in one of its indexes only.
+//! that a verb which has reserved cannot fail here. What never happens: two objects in one page, two userptrs of one (address,
+//! size), a key that no tree can hold, an object in one of its indexes only, an object whose pages are others than those it was
+//! inserted with.
 
 use core::ptr::NonNull;
 
@@ -10,7 +11,7 @@ use super::Writer;
 use crate::aperture::{Aperture, Layout};
 use crate::epoch::Domain;
 use crate::error::{Error, Result};
-use crate::index::{IndexRoot, Step};
+use crate::index::{Index, IndexRoot, Step};
 use crate::pages::edit::Change;
 use crate::pages::{self, NODES_PER_CHANGE, Span};
 use crate::pool::Memory;
@@ -29,12 +30,12 @@ impl<D: Domain, M: Memory> Writer<'_, D, M> {
         }
         // A second userptr of one key: a removal by key would leave the removed record in the index.
         let twice = record.is_userptr() && self.userptr_at(record.cpu, record.size).is_some();
-        if twice || self.find_start(aperture, record.start).is_some() {
+        if twice || !self.is_free(aperture, &record) {
             return Err(Error::Failed);
         }
         self.top_up(1)?;
         let made = self.make_record(record)?;
-        self.edit(aperture, &record, Step::Insert(made), None)
+        self.edit(aperture, &record, Step::Insert(made))
     }
 
     /// Replaces the object with the same start (and the same userptr) and publishes.
@@ -50,8 +51,8 @@ impl<D: Domain, M: Memory> Writer<'_, D, M> {
 
     /// As [`Writer::replace`], for a verb that has just found the record `old` and reserved.
     pub(crate) fn replace_known(&mut self, aperture: Aperture, old: NonNull<Record>, record: &Record) -> Result<()> {
-        let made = self.make_record(*record)?;
-        self.edit(aperture, record, Step::Replace(made), Some(old))
+        let new = self.make_record(*record)?;
+        self.edit(aperture, record, Step::Replace { old, new })
     }
 
     /// Takes the object at `start` away and publishes.
@@ -59,7 +60,7 @@ impl<D: Domain, M: Memory> Writer<'_, D, M> {
         let known = self.locate_start(aperture, start).ok_or(Error::Failed)?;
         let (known, old) = (*known, known.pointer());
         self.top_up_in_place(0)?;
-        self.edit(aperture, &known, Step::Remove(old), Some(old))
+        self.edit(aperture, &known, Step::Remove(old))
     }
 
     fn make_record(&mut self, record: Record) -> Result<NonNull<Record>> {
@@ -70,8 +71,8 @@ impl<D: Domain, M: Memory> Writer<'_, D, M> {
     }
 
     /// One change to one object, in its address index and, for a userptr, in the userptr index; then publishes. `record` says
-    /// where the object is; the new version no longer has the record `old`.
-    fn edit(&mut self, aperture: Aperture, record: &Record, step: Step, old: Option<NonNull<Record>>) -> Result<()> {
+    /// where the object is.
+    fn edit(&mut self, aperture: Aperture, record: &Record, step: Step) -> Result<()> {
         let mut next = *self.version();
         let root = self.edit_index(next.root(aperture), record, step)?;
         match aperture {
@@ -88,7 +89,7 @@ impl<D: Domain, M: Memory> Writer<'_, D, M> {
                 self.edit_marks(&mut next, record, step)?;
             }
         }
-        self.publish(next, old)
+        self.publish(next, step.gone())
     }
 
     fn edit_index(&mut self, root: IndexRoot, record: &Record, step: Step) -> Result<IndexRoot> {
@@ -111,7 +112,7 @@ impl<D: Domain, M: Memory> Writer<'_, D, M> {
         let pages = Span::of_pages(userptr.cpu, userptr.size);
         match step {
             Step::Insert(_) => self.mark(next, pages, true),
-            Step::Replace(_) => Ok(()),
+            Step::Replace { .. } => Ok(()),
             Step::Remove(_) => self.unmark_untouched(next, pages),
         }
     }
@@ -126,26 +127,25 @@ impl<D: Domain, M: Memory> Writer<'_, D, M> {
     /// Unmarks those of `pages` that no userptr of `next` touches. Mostly that is all of them, in one change. Without memory for
     /// one more the rest stay marked: queries of them look into the userptr index in vain, until a userptr over them ends.
     fn unmark_untouched(&mut self, next: &mut Version, pages: Span) -> Result<()> {
-        let mut from = Some(pages.first);
-        while let Some(first) = from.filter(|first| *first <= pages.last) {
+        let mut left = Some(pages);
+        while let Some(part) = left {
             // SAFETY: made by this edit and published next; only `self` could reuse its nodes.
             let userptrs: View<'_, ByUserptr> = unsafe { View::new(next.userptrs) };
-            let last_of_page = first | (pages::PAGE - 1);
-            let end = userptrs.max_end_up_to(last_of_page);
-            if end > first {
-                from = ((end - 1) | (pages::PAGE - 1)).checked_add(1);
+            let page = Span::of_pages(part.first, 1);
+            let end = userptrs.max_end_up_to(page.last);
+            if end > part.first {
+                // Touched, and so are all pages up to that end.
+                left = part.behind(Span::of_pages(end - 1, 1).last);
                 continue;
             }
             // The next one starts in another page: else it would have touched this one.
-            let last = userptrs
-                .ceil(last_of_page)
-                .map_or(usize::MAX, |next| (next.cpu & !(pages::PAGE - 1)).saturating_sub(1));
-            let untouched = Span { first, last: pages.last.min(last) };
+            let touched = userptrs.ceil(page.last).map(|next| Span::of_pages(next.cpu, 1).first);
+            let last = touched.map_or(part.last, |touched| part.last.min(touched - 1));
             if !self.has_nodes_to_unmark() {
                 return Ok(());
             }
-            self.mark(next, untouched, false)?;
-            from = untouched.last.checked_add(1);
+            self.mark(next, Span { first: part.first, last }, false)?;
+            left = part.behind(last);
         }
         Ok(())
     }
@@ -169,33 +169,25 @@ impl<D: Domain, M: Memory> Writer<'_, D, M> {
     /// Other bounds, page size or node table, with the objects kept. Publishes.
     ///
     /// # Errors
-    /// [`Error::InvalidParameter`] for pages of less than 4 KiB, if the writer began with larger ones;
-    /// [`Error::NoMemory`].
+    /// [`Error::InvalidParameter`] for pages of less than 4 KiB, if the writer began with larger ones, and for another page size
+    /// while there are userptrs, whose extents are whole pages; [`Error::NoMemory`].
     pub fn set_layout(&mut self, mut layout: Layout) -> Result<()> {
         layout.settle();
-        if self.uses_pages && layout.page.bytes() < pages::PAGE {
+        let too_small = self.uses_pages && layout.page.bytes() < pages::PAGE;
+        let other_extents = layout.page != self.layout().page && self.version().userptrs().top().is_some();
+        if too_small || other_extents {
             return Err(Error::InvalidParameter);
         }
         self.reserve_plain(1)?;
         self.top_up_layouts()?;
         let same_bounds = self.layout().svm == layout.svm;
         let in_svm = |record: &Record| layout.svm.contains_range(record.start, record.extent(layout.page));
-        self.in_bounds = (same_bounds && self.in_bounds) || self.all_in_svm(in_svm);
+        self.in_bounds = (same_bounds && self.in_bounds) || self.version().objects(Aperture::Svm).iter().all(in_svm);
         let mut next = *self.version();
         let old = core::mem::replace(&mut next.layout, self.pools.layouts.make(layout).ok_or(Error::NoMemory)?);
         // SAFETY: from this pool; the version that used it is being replaced, and retired no later than its layout.
         unsafe { self.retired.layouts.push(old) };
         self.publish(next, None)
-    }
-
-    fn all_in_svm(&self, in_svm: impl Fn(&Record) -> bool) -> bool {
-        let mut from = Some(0);
-        let all = core::iter::from_fn(|| {
-            let record = self.next(Aperture::Svm, from?)?;
-            from = record.start.checked_add(1);
-            Some(record)
-        });
-        { all }.all(|record| in_svm(&record))
     }
 
     /// Takes every object away, then the layout. Publishes after each; the lists of the records are the caller's.

@@ -4,9 +4,11 @@
 //! own (`lookup`): theirs is always a range find.
 
 use super::Writer;
+use crate::address::PageSize;
 use crate::aperture::Aperture;
 use crate::epoch::Domain;
 use crate::index::Index;
+use crate::pages::Span;
 use crate::pool::Memory;
 use crate::record::Record;
 use crate::tree::node::Key;
@@ -31,12 +33,12 @@ impl<D: Domain, M: Memory> Writer<'_, D, M> {
     /// As [`Writer::find`], without copying the record.
     #[inline]
     pub(crate) fn locate(&self, address: usize, wanted: Wanted) -> Option<(Aperture, &Record)> {
-        let (snapshot, layout) = (self.version(), self.layout());
-        let route = layout.route(address);
+        let version = self.version();
+        let (layout, route) = (version.layout(), version.layout().route(address));
         let userptr = || match wanted {
-            Wanted::Any => snapshot.userptrs().only_at(address),
-            Wanted::Exact(size) => snapshot.userptrs().exact(Key { address, size }),
-            Wanted::Range => snapshot.userptrs().stab(address),
+            Wanted::Any => version.userptrs().only_at(address),
+            Wanted::Exact(size) => version.userptrs().exact(Key { address, size }),
+            Wanted::Range => version.userptrs().stab(address),
         };
         if route.userptr
             && let Some(found) = userptr()
@@ -44,36 +46,23 @@ impl<D: Domain, M: Memory> Writer<'_, D, M> {
             return Some((Aperture::Svm, found));
         }
         if let Some(aperture) = route.address
-            && let Some(found) = self.locate_object(aperture, address, wanted)
+            && let Some(found) = locate_object(version.objects(aperture), address, wanted, layout.page)
         {
             return Some((aperture, found));
         }
         if !route.cpuvm {
             return None;
         }
+        let objects = version.objects(Aperture::Cpuvm);
         let found = match wanted {
-            Wanted::Range => snapshot.objects(Aperture::Cpuvm).holding(address, layout.page),
-            Wanted::Any | Wanted::Exact(_) => self.locate_start(Aperture::Cpuvm, address),
+            Wanted::Range => objects.holding(address, layout.page),
+            Wanted::Any | Wanted::Exact(_) => objects.starting_at(address),
         };
         found.map(|record| (Aperture::Cpuvm, record))
     }
 
-    /// The address index's part: exact finds round down to the page, and a userptr found so must agree in its page
-    /// offset and, if one is given, its size.
-    fn locate_object(&self, aperture: Aperture, address: usize, wanted: Wanted) -> Option<&Record> {
-        if wanted == Wanted::Range {
-            return self.version().objects(aperture).holding(address, self.layout().page);
-        }
-        let page = self.layout().page;
-        let record = self.locate_start(aperture, page.floor(address))?;
-        let size_fits = !matches!(wanted, Wanted::Exact(size) if size != record.size);
-        let fits = !record.is_userptr() || (page.offset(record.cpu) == page.offset(address) && size_fits);
-        fits.then_some(record)
-    }
-
     pub(super) fn locate_start(&self, aperture: Aperture, start: usize) -> Option<&Record> {
-        let objects = self.version().objects(aperture);
-        objects.starting_at(start).map(|found| objects.record(found))
+        self.version().objects(aperture).starting_at(start)
     }
 
     /// Of several userptrs that share a base, the smallest: what the manager's Deregister and Free end first.
@@ -99,8 +88,26 @@ impl<D: Domain, M: Memory> Writer<'_, D, M> {
         self.version().objects(aperture).holding(address, self.layout().page).copied()
     }
 
+    /// Whether no other object of an address index has one of the pages of `record`, which do not wrap.
+    pub(crate) fn is_free(&self, aperture: Aperture, record: &Record) -> bool {
+        let page = self.layout().page;
+        self.version().objects(aperture).is_free(Span::of_pages(record.start, record.extent(page)), page)
+    }
+
     /// The first object of an address index that starts at `from` or later.
     pub(crate) fn next(&self, aperture: Aperture, from: usize) -> Option<Record> {
         self.version().objects(aperture).next(from).copied()
     }
+}
+
+/// The address index's part: exact finds round down to the page, and a userptr found so must agree in its page offset and, if
+/// one is given, its size.
+fn locate_object<'s>(objects: impl Index<'s>, address: usize, wanted: Wanted, page: PageSize) -> Option<&'s Record> {
+    if wanted == Wanted::Range {
+        return objects.holding(address, page);
+    }
+    let record = objects.starting_at(page.floor(address))?;
+    let size_fits = !matches!(wanted, Wanted::Exact(size) if size != record.size);
+    let fits = !record.is_userptr() || (page.offset(record.cpu) == page.offset(address) && size_fits);
+    fits.then_some(record)
 }

@@ -333,7 +333,7 @@ fn marks_that_stay_are_never_wrong_and_go_with_the_next_userptr_there() {
     assert!(!is_marked(&writer, HOST + 0x1_0000) && is_marked(&writer, small(1).cpu));
 }
 
-/// Memory that gives no more while it is told so.
+/// A source that fails while its flag is set.
 #[derive(Default)]
 struct Limited(core::cell::Cell<bool>);
 

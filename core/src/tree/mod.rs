@@ -194,13 +194,13 @@ impl<'s, O: Order> View<'s, O> {
     /// The record with the greatest key address at most `address`. Wait-free: one node per level.
     #[inline(always)]
     pub(crate) fn floor(self, address: usize) -> Option<&'s Record> {
-        self.floor_pointer(address).map(|record| self.record(ChildPtr::from_record(record)))
+        let (branch, last) = self.lowest_up_to(address.min(LAST_KEY))?;
+        Some(self.record(branch.children[last]))
     }
 
-    /// Where that record is.
+    /// The lowest branch on the way to the greatest key address at most `address`, and that key's position in it.
     #[inline(always)]
-    pub(crate) fn floor_pointer(self, address: usize) -> Option<NonNull<Record>> {
-        let address = address.min(LAST_KEY);
+    pub(crate) fn lowest_up_to(self, address: usize) -> Option<(&'s Branch<O::Beside>, usize)> {
         let (mut node, height) = self.top()?;
         let mut branch = self.branch(node);
         if address < branch.keys[0] {
@@ -211,7 +211,7 @@ impl<'s, O: Order> View<'s, O> {
             node = branch.children[below(rank_le(&branch.keys, address))];
             branch = self.branch(node);
         }
-        Some(branch.children[below(rank_le(&branch.keys, address))].record())
+        Some((branch, below(rank_le(&branch.keys, address))))
     }
 
     /// The first record whose key address is at least `address`. Wait-free: two nodes per level.

@@ -74,7 +74,7 @@ impl Pages<Slots<1, Fences>> {
             fence(Ordering::SeqCst);
         };
         // SAFETY: claimed above; the closure ends with the fence that `Fences` promises.
-        let inside = unsafe { self.domain.enter_slot_with(slot, 0, interrupted) };
+        let inside = unsafe { self.domain.enter_outermost_with(slot, 0, interrupted) }.expect("outside before");
         let own = self.look();
         drop(inside);
         vec![handlers, own]

@@ -7,9 +7,16 @@
 //! | 3 | `find_or` | the object: [`hsakmt_core::snapshot::Snapshot::descend`], steps 1 to 3 of the core's read path |
 //! | 4 | `find_or` | the answer, and the slot is left: one plain store |
 //!
-//! Two functions take over where a step needs more. `find_by_rule`: the page is marked, or no object is there. `find_slowly`: a
-//! thread's first query, each query without membarrier or with all slots taken. Each is called last: a function that calls
-//! nothing in its middle saves no registers, which is a fifth of what a query costs.
+//! Where a step needs more, another function takes over:
+//!
+//! | function | for |
+//! |---|---|
+//! | `find_slowly` | a thread's first query; one in a signal handler that interrupted another; each without membarrier or with all slots taken |
+//! | `find_nothing_or_abort` | no object and no mark at the address: a miss |
+//! | `find_by_rule` | a marked page, or an object that does not answer alone: step 4 and 5 of the core's read path |
+//!
+//! Each is called last, and those of the C entry promise not to unwind: a function that calls nothing in its middle saves few
+//! registers, which is a fifth of what a query costs.
 
 use hsakmt_core::error::{Error, Result};
 use hsakmt_core::info::PointerInfo;
@@ -78,8 +85,8 @@ impl Context {
                 self.find_slowly_or_abort(address, answer, failed)
             };
         };
-        // SAFETY: `inside` keeps this thread in the group of this registry until the end of this function or of `find_by_rule`,
-        // and the snapshot is not used past them.
+        // SAFETY: `inside` keeps this thread in the group of this registry until the end of this function or of the one that takes
+        // over, and the snapshot is not used past them.
         let Some(snapshot) = (unsafe { self.shelf.registry.current() }) else { return closed(inside, failed) };
         let reached = snapshot.descend(address);
         match reached.plain(address) {
@@ -140,9 +147,9 @@ impl Context {
     }
 }
 
-/// A query of a page that is marked or has no object: the rest of the core's read path.
+/// The rest of the core's read path.
 #[cold]
-#[inline(never)]
+#[inline]
 fn find_by_rule<'s, T>(
     inside: Outermost<'static, Own>,
     snapshot: Snapshot<'s>,
@@ -166,12 +173,10 @@ extern "C" fn find_by_rule_or_abort<'s, T>(
     address: usize,
     answer: impl FnOnce(Option<PointerInfo<'_>>) -> T,
 ) -> T {
-    let answered = snapshot.find_by_rule(reached, address, answer);
-    drop(inside);
-    answered
+    find_by_rule(inside, snapshot, reached, address, answer)
 }
 
-/// A miss, mostly: as [`find_by_rule_or_abort`], with a short path for an address of SVM that nothing touches.
+/// As [`find_by_rule_or_abort`], with a short path for an address of SVM that nothing touches.
 #[inline(never)]
 #[expect(improper_ctypes_definitions, reason = "called from Rust only")]
 extern "C" fn find_nothing_or_abort<'s, T>(

@@ -1,8 +1,10 @@
-//! The core's objects API beside its dumb twin: insert, remove, change, lay out anew, close; and ask.
+//! The core's objects API beside its reference model: insert, remove, change, lay out anew, close; and query.
 //!
-//! In: bytes, of which the first choose a domain and a page size and the rest is steps. After each step the addresses at
+//! In: bytes, of which the first choose a domain, a kind of address index and a page size, and the rest is steps. After each step the addresses at
 //! the edges of what it touched and some chosen by the bytes are asked, in each way there is to ask; from time to time
 //! all edges. Meanwhile another reader holds a snapshot, which must say to the end what it said at first.
+
+use std::ptr::NonNull;
 
 use hsakmt_core::address::{Bounds, PageSize};
 use hsakmt_core::aperture::{Aperture, Layout};
@@ -13,7 +15,7 @@ use hsakmt_core::flags::MemFlags;
 use hsakmt_core::info::{PointerInfo, PointerType};
 use hsakmt_core::node::NodeId;
 use hsakmt_core::objects::Object;
-use hsakmt_core::pool::Heap;
+use hsakmt_core::pool::{Heap, Memory};
 use hsakmt_core::reader::Reader;
 use hsakmt_core::registry::{MAX_LIST, Registry, Writer};
 use hsakmt_core::snapshot::Snapshot;
@@ -39,23 +41,40 @@ const HOSTS: [usize; 4] = [0x3000_0000, 0x9000_0000_0000, 0x11_0000, usize::MAX 
 /// Runs these bytes.
 pub fn run(bytes: &[u8]) {
     let mut input = Input::new(bytes);
-    if input.below(2) == 0 {
-        play(Registry::new(), &mut input);
-    } else {
-        play(Registry::with_domain(Slots::<4, Fences>::new(Fences)), &mut input);
+    match input.below(3) {
+        0 => play(Registry::new(), Heap, &mut input),
+        1 => play(Registry::with_domain(Slots::<4, Fences>::new(Fences)), Heap, &mut input),
+        _ => play(Registry::with_domain(Slots::<4, Fences>::new(Fences)), Scarce, &mut input),
+    }
+}
+
+/// The heap, as if it were small: objects stand in B+ trees.
+struct Scarce;
+
+// SAFETY: `Heap`'s.
+unsafe impl Memory for Scarce {
+    const SCARCE: bool = true;
+
+    fn take(&mut self, layout: std::alloc::Layout) -> Option<NonNull<u8>> {
+        Heap.take(layout)
+    }
+
+    unsafe fn give(&mut self, block: NonNull<u8>, layout: std::alloc::Layout) {
+        // SAFETY: by contract.
+        unsafe { Heap.give(block, layout) }
     }
 }
 
 /// A registry and its twin.
-struct Pair<'r, D: Domain + 'r> {
-    writer: Writer<'r, D, Heap>,
+struct Pair<'r, D: Domain + 'r, M: Memory> {
+    writer: Writer<'r, D, M>,
     twin: Twin,
     open: bool,
 }
 
-fn play<D: Domain>(mut registry: Registry<D>, input: &mut Input<'_>) {
+fn play<D: Domain, M: Memory>(mut registry: Registry<D>, memory: M, input: &mut Input<'_>) {
     let page = PageSize::new(input.pick(&[0x1000, 0x1_0000])).expect("a power of two");
-    let (writer, readers) = registry.split(page, Heap).expect("memory");
+    let (writer, readers) = registry.split(page, memory).expect("memory");
     let (mut reader, mut holder) = (readers.reader().expect("a place"), readers.reader().expect("a place"));
     let twin = Twin { layout: Layout::empty(page), objects: Vec::new() };
     let mut pair = Pair { writer, twin, open: true };
@@ -89,7 +108,7 @@ fn answers(snapshot: &Snapshot, addresses: &[usize]) -> (Vec<Facts>, Vec<Facts>)
     (snapshot.iter().map(|info| Facts::of(&info)).collect(), here.collect())
 }
 
-impl<'r, D: Domain + 'r> Pair<'r, D> {
+impl<'r, D: Domain + 'r, M: Memory> Pair<'r, D, M> {
     /// One edit, on both sides; the addresses that are worth asking after it.
     fn step(&mut self, input: &mut Input<'_>) -> Vec<usize> {
         match input.below(20) {
@@ -238,8 +257,16 @@ impl<'r, D: Domain + 'r> Pair<'r, D> {
             let base = input.pick(&PLACES);
             *bounds = Bounds::new(base, base.saturating_add(0x1_0000 * input.below(40)));
         }
-        self.writer.set_layout(layout).expect("memory");
-        self.twin.layout = layout;
+        if input.once_in(8) {
+            layout.page = PageSize::new(input.pick(&[0x1000, 0x1_0000])).expect("a power of two");
+        }
+        let userptrs = self.twin.objects.iter().any(Known::is_userptr);
+        let refused = userptrs && layout.page != self.twin.layout.page;
+        let expected = if refused { Err(Error::InvalidParameter) } else { Ok(()) };
+        assert_eq!(self.writer.set_layout(layout), expected, "{layout:?}");
+        if !refused {
+            self.twin.layout = layout;
+        }
         self.twin.edges()
     }
 

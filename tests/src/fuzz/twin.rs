@@ -71,7 +71,7 @@ impl Known {
         }
     }
 
-    fn is_userptr(&self) -> bool {
+    pub(super) fn is_userptr(&self) -> bool {
         self.kind == PointerType::RegisteredUser
     }
 
